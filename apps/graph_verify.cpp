@@ -197,14 +197,14 @@ Status Verification::measure(const Mode& key, const Outcome& found, const Outcom
 
 engine::FusionBound bound_of(const engine::Engine& e) {
   std::vector<const CompiledModel*> plans;
-  for (const engine::PhaseSpec& phase : engine::kPhases)
+  for (const engine::PhaseSpec& phase : e.phases())
     for (const CompiledModel* m : e.runner(phase.name)->models()) plans.push_back(m);
   return engine::fusion_bound(plans);
 }
 
 // What an engine says about itself after its traffic: replays that failed, sizes that could not be captured.
 void add_remarks(engine::Engine& e, const Mode& mode, Totals& totals) {
-  for (const engine::PhaseSpec& phase : engine::kPhases) {
+  for (const engine::PhaseSpec& phase : e.phases()) {
     const engine::StepRunner* runner = e.runner(phase.name);
     for (const auto& [size, reason] : runner->quarantined())
       totals.add(fmt::format("{}: {}", mode.name, settings::as_flags(reason)));

@@ -15,6 +15,7 @@ measurements contradict are replaced by those measurements. No constant is fitte
   updates     measured task updates beside the model
   steps       measured steps of other engines beside the model, in both readings
   first       their first token
+  speculation steps that verify drafts, and what published times between tokens ask of drafts
   passes      Qwen3-32B W8A8 static with the original's two passes, as the original ran it
   speeds      its absolute times, and what its own kernel times would save
   end-to-end  Llama-3.1-8B with 128 requests at a time, decode included
@@ -428,6 +429,47 @@ def part_steps(model):
     return lines
 
 
+# Published times between tokens with a draft model: shape, tokens of the prompt and of the answer, ms. SGLang's best
+# practice for Qwen3-8B on one die of an A3 (ascend_npu_best_practice.md); how many drafts came true is not told there.
+SPECULATION = [("Qwen3-8B W8A8", "qwen3-8b", "w8a8_int8", 3500, 1500, 5.0),
+               ("Qwen3-8B W8A8", "qwen3-8b", "w8a8_int8", 6000, 1500, 11.79)]
+WIDTHS = (2, 4, 8)
+
+
+def drafted(model, folder, quantisation, context, width):
+    """A step that verifies width - 1 drafts of one sequence, ms. Kernels compute nothing, and the benchmark drafts the
+    token that they give again and again."""
+    def at(layers):
+        words = ["bench", "one-batch", "--json", "--device", "ascend", "--ascend-runtime", "sim", "--dtype", "bfloat16",
+                 "--load-format", "dummy", "--repeat", "3", "--log-level", "error", "--output-len", str(12 * width),
+                 "--chunked-prefill-size", str(CHUNK), "--model-path", model.path(folder),
+                 "--quantization", quantisation, "--batch-size", "1", "--input-len", str(context),
+                 "--graph", "required", "--graph-prefill", "piecewise", *sizes_for([1], context),
+                 "--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", str(width),
+                 "--speculative-adaptive", "off", "--override", f"num_hidden_layers={layers}"]
+        row = model.run(words, {"ASCEND_SIM_COMPUTE": "0", "ASCEND_SIM_SOC": model.args.soc})["rows"][0]
+        assert row["tokens_per_step"] > 0.9 * width, f"{row['tokens_per_step']} tokens a step, not {width}"
+        return row["step_ms_p50"]
+    few, more = (at(n) for n in DEPTHS)
+    return few + (more - few) * (model.layers(folder) - DEPTHS[0]) / (DEPTHS[1] - DEPTHS[0])
+
+
+def part_speculation(model):
+    die = die_of_a3(model)
+    lines = ["| | context | C(1) ms | " + " | ".join(f"C({w})" for w in WIDTHS) + " | C(4) / C(1) | "
+             "C(4) / 2 | C(4) / 3 | published | tokens needed |",
+             "|---" * (len(WIDTHS) + 8) + "|"]
+    for name, folder, quantisation, prompt, answer, published in SPECULATION:
+        context = prompt + answer // 2
+        plain = die.whole_model(folder, quantisation, [1], context, "--graph", "required", "--graph-prefill", "piecewise",
+                                *sizes_for([1], context))[1][0]
+        steps = {w: drafted(die, folder, quantisation, context, w) for w in WIDTHS}
+        cells = " | ".join(f"{steps[w]:.2f}" for w in WIDTHS)
+        lines.append(f"| {name} | {context} | {plain:.2f} | {cells} | {steps[4] / plain:.2f} | {steps[4] / 2:.2f} | "
+                     f"{steps[4] / 3:.2f} | {published:g} | {steps[4] / published:.2f} |")
+    return lines
+
+
 def part_first(model):
     lines = ["| | published, ms | 910B3, ms | deviation | die of an A3, ms | deviation |", "|---|---|---|---|---|---|"]
     published = (134.8, 126)
@@ -658,7 +700,7 @@ def part_launches(model):
 
 
 PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
-         "first": part_first, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
+         "first": part_first, "speculation": part_speculation, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
          "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
          "fia": part_fia, "launches": part_launches, "streams": part_streams, "queues": part_queues, "constants": part_constants}

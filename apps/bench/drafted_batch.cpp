@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/elapsed.h"
 #include "sched/scheduler.h"
@@ -10,11 +11,19 @@
 namespace reprise::apps {
 namespace {
 
-// The times of a run's steps: those that read prompts, and those that decode.
+// The times of a run's steps: those that read prompts, and those that decode. The device's own, where that is modelled:
+// from the end of the step before, which contains what the host did in between.
 class StepTimes final : public sched::Observer {
  public:
+  explicit StepTimes(const Device& device) : device_(device), last_(device.clock_us()) {}
+
   void stepped(const sched::StepRecord& step) override {
-    const double s = seconds_of(step.end - step.begin);
+    double s = seconds_of(step.end - step.begin);
+    if (last_) {
+      const double now = *device_.clock_us();
+      s = (now - *last_) * 1e-6;
+      last_ = now;
+    }
     if (step.prefill_tokens > 0)
       prefill_s += s;
     else
@@ -22,6 +31,26 @@ class StepTimes final : public sched::Observer {
   }
   double prefill_s = 0;
   std::vector<double> decode_s;
+
+ private:
+  const Device& device_;
+  std::optional<double> last_;
+};
+
+// Where kernels compute nothing, the same token comes again and again: it is drafted, so that every step has as many
+// drafts as it may, and each comes true.
+class SameToken final : public spec::Drafter {
+ public:
+  void begin(const spec::Start&) override {}
+  void propose(std::span<const spec::Wish> wishes, std::span<spec::Proposal> out) override {
+    for (size_t i = 0; i < wishes.size(); ++i) {
+      out[i].clear();
+      out[i].tokens.assign(static_cast<size_t>(wishes[i].most), wishes[i].tokens.back());
+      out[i].survival.assign(out[i].tokens.size(), 1.0f);
+    }
+  }
+  void judged(uint64_t, int64_t, int64_t) override {}
+  void end(uint64_t, std::span<const int32_t>) override {}
 };
 
 class NoSink final : public sched::RequestSink {
@@ -43,13 +72,14 @@ Result<OneBatchRow> measure_drafted_batch(engine::Engine& engine, const OneBatch
   std::vector<double> prefill, decode, steps, step_counts, host;
   uint64_t drafts = 0, accepted = 0;
   for (int64_t r = 0; r < plan.repeat; ++r) {
-    StepTimes times;
+    StepTimes times(engine.device());
     Status failed;
     sched::SchedulerOptions o;
     o.max_queued = std::numeric_limits<int64_t>::max() / 2;
     o.mixed_prefill_tokens = o.max_prefill_tokens = engine.max_step_tokens();
     o.prefix_cache = false;
     o.speculation = plan.speculation;
+    if (!engine.device().info().computes) o.drafter = [] { return std::make_unique<SameToken>(); };
     sched::Scheduler scheduler(engine, o, &times);
     const uint64_t seed = plan.seed + static_cast<uint64_t>(r);
     uint64_t place = 0;

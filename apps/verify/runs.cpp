@@ -20,6 +20,13 @@ int64_t border_batch(const engine::Engine& e, int64_t most) {
   return batch;
 }
 
+// Of every mode: those whose graphs freeze sizes have them by the options, others as many as decode has rows.
+int64_t most_rows_with_drafts(const engine::Engine& e) {
+  const std::vector<int64_t> sizes =
+      engine::verify_sizes(e.options().graph.verify, e.max_step_rows(), e.options().graph.decode_sizes);
+  return sizes.empty() ? 0 : std::min({sizes.back(), e.max_verify_rows(), e.max_step_tokens()});
+}
+
 }  // namespace
 
 uint64_t VerifyRun::cost() const {
@@ -69,7 +76,15 @@ VerifyRuns verify_runs(const engine::Engine& e, int64_t largest, bool quick) {
     add(", prompts in chunks of 3", {.batch = batch, .feed = Feed::Chunked});
     add(", greedy tokens", {.batch = batch, .greedy = true});
   }
+  // Steps with drafts are there where the command is told of drafts.
+  const bool drafts = e.options().graph.verify.each > kDecodeSteps && e.max_verify_rows() > 0;
+  for (const int64_t batch : others)
+    if (drafts && batch * (kDecodeSteps + 1) <= most_rows_with_drafts(e))
+      add(", its steps as drafts of one", {.batch = batch, .feed = Feed::Drafted});
   if (const int64_t batch = border_batch(e, 4); batch > 0) {
+    if (drafts && batch * (kDecodeSteps + 1) <= most_rows_with_drafts(e))
+      add(", its steps as drafts of one over the border of a page",
+          {.batch = batch, .feed = Feed::Drafted, .borders = true});
     add(", over the border of a page", {.batch = batch, .borders = true});
     add(", over the border of a page in chunks of 50", {.batch = batch, .feed = Feed::Chunked, .borders = true});
   } else {

@@ -98,22 +98,52 @@ Status feed(Engine& e, Sequence& s, int64_t chunk, const Keeping& k) {
   return Status::ok();
 }
 
+// The decode steps of the batch as one: its rows in the order of those steps, without those of drafts that are wrong.
+Status verify(Engine& e, TrafficBatch& b, int steps, const Keeping& k) {
+  std::vector<std::vector<int32_t>> drafts(b.sequences.size());
+  for (int i = 0; i < steps; ++i)
+    for (size_t s = 0; s < drafts.size(); ++s) drafts[s].push_back(b.token());
+  std::vector<StepItem> items;
+  for (size_t s = 0; s < drafts.size(); ++s) {
+    b.sequences[s].append(drafts[s].front());
+    drafts[s].erase(drafts[s].begin());
+    if (s % 2 == 1) drafts[s].push_back(0);  // sequences have different numbers of rows
+    const auto rows = static_cast<int64_t>(1 + drafts[s].size());
+    items.push_back({&b.sequences[s], rows, rows, drafts[s]});
+  }
+  ASSIGN_OR_RETURN(auto logits, e.step(items));
+  const auto vocab = static_cast<size_t>(e.config().vocab_size);
+  for (size_t i = 0; i < static_cast<size_t>(steps); ++i) {
+    size_t first = 0;
+    for (const StepItem& item : items) {
+      keep(k.out, logits.subspan((first + i) * vocab, vocab), k.expected, k.all);
+      first += static_cast<size_t>(item.count);
+    }
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<Outcome> run_traffic(Engine& e, const TrafficOptions& o, const Outcome* expected) {
   TrafficBatch b(e, o.batch, o.borders);
-  RETURN_IF_ERROR(b.reserve(o.decode_steps));
+  RETURN_IF_ERROR(b.reserve(o.decode_steps + 1));
   Outcome out;
   const Keeping keeping{out, expected, o.greedy, o.keep_all};
   const int64_t chunk = o.borders ? kBorderChunk : kChunk;
   for (int i = 0; i <= o.decode_steps; ++i) {
-    if (o.feed == Feed::Together) {
+    if (o.feed == Feed::Drafted && i == 1) {
+      RETURN_IF_ERROR(verify(e, b, o.decode_steps, keeping));
+      break;
+    }
+    if (o.feed == Feed::Together || o.feed == Feed::Drafted) {
       std::vector<StepItem> items;
       for (auto& s : b.sequences) items.push_back({&s, s.uncached(), 1});
       RETURN_IF_ERROR(step(e, items, keeping));
     } else {
       for (auto& s : b.sequences) RETURN_IF_ERROR(feed(e, s, o.feed == Feed::Chunked ? chunk : s.uncached(), keeping));
     }
+    if (o.feed == Feed::Drafted) continue;
     for (auto& s : b.sequences) s.append(b.token());
   }
   return out;

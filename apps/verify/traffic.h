@@ -22,6 +22,7 @@ enum class Feed : uint8_t {
   Together,  // the batch as it is
   Alone,     // every sequence by itself
   Chunked,   // prompts a few tokens at a time
+  Drafted,   // prompts together, then one step that has the tokens behind them as drafts, and others behind these
 };
 
 struct TrafficOptions {

@@ -76,6 +76,7 @@ OrderedJson device_json(const Device& device) {
   j["patches"] = d.patches;
   j["index_dtype"] = dtype_name(d.index_dtype);
   j["skips_negative_slots"] = d.skips_negative_slots;
+  j["row_invariant"] = d.row_invariant;
   j["notes"] = d.notes;
   j["modelled_time"] = clock_lines(device);
   return j;

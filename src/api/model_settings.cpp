@@ -155,12 +155,14 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
 
 // The model that guesses, on the device of the other one, with a pool for no more than a page.
 Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, DeviceOptions device, const Platform& other,
-                                                   spec::Algorithm algorithm, const std::string& source) {
+                                                   const spec::SpecOptions& drafting, const std::string& source) {
   device.shared = other.device;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   for (const std::string& file : f.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   ASSIGN_OR_RETURN(engine::EngineOptions options, engine_options(f));
-  make_head(algorithm, source, options);
+  make_head(drafting.algorithm, source, options);
+  // Where graphs freeze sizes: what a step accepted is read in the next one as drafts are.
+  options.graph.verify = {drafting.draft_tokens};
   auto opened = engine::Engine::create(options, std::move(platform));
   return opened ? std::move(opened) : opened.status().at(fmt::format("draft model {}", f.model_path));
 }
@@ -399,16 +401,28 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   if (drafting.algorithm != spec::Algorithm::None) options.most_drafts = drafting.draft_tokens - 1;
   const ModelSettings of_draft = draft_settings(chosen, draft_path);
   std::unique_ptr<engine::Engine> draft;
-  // Elsewhere nothing verifies drafts, which check_engine() or the scheduler says.
-  const DeviceInfo& info = platform.device->info();
-  if (!draft_path.empty() && info.live_sizes && !info.asynchronous) {
-    ASSIGN_OR_RETURN(draft, open_draft(of_draft, device, platform, drafting.algorithm, options.model_path));
+  if (drafting.algorithm != spec::Algorithm::None)
+    options.graph.verify = {drafting.draft_tokens, drafting.adaptive, drafting.max_rows};
+  if (!draft_path.empty()) {
+    auto opened = open_draft(of_draft, device, platform, drafting, options.model_path);
+    if (opened) {
+      draft = std::move(*opened);
+    } else {
+      // What an accelerator has no kernels for is no reason not to serve.
+      if (device.kind == DeviceKind::Cpu || opened.status().code() != Code::Unsupported ||
+          chosen.speculation.exact == "required")
+        return opened.status();
+      log::notice("{}", opened.status().message());
+      options.graph.verify = {};
+    }
+  }
+  if (draft) {
     RETURN_IF_ERROR(keep_rows(drafting.algorithm, draft.get(), options));
     const engine::MemoryReport m = draft->memory();
     options.beside = {m.weight_bytes + m.activation_bytes, m.kv_page_bytes};
   }
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));
-  RETURN_IF_ERROR(chosen.speculation.check_engine(engine->verify_refusal()));
+  RETURN_IF_ERROR(chosen.speculation.check_engine(engine->verify_refusal(), engine->device().info()));
   if (draft) RETURN_IF_ERROR(join_draft(chosen, *engine, of_draft, std::move(draft)));
   if (chosen.replica == 0 && (!chosen.member || chosen.member->world().front()))
     say_what_is_in_effect(chosen, notices, *engine);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 
 namespace reprise::api {
 namespace {
@@ -173,10 +174,18 @@ std::vector<std::string> SpeculationSettings::notices() const {
   return out;
 }
 
-Status SpeculationSettings::check_engine(std::string_view refusal) const {
+Status SpeculationSettings::check_engine(std::string_view refusal, const DeviceInfo& device) const {
   ASSIGN_OR_RETURN(const spec::SpecOptions o, options());
-  if (o.algorithm == spec::Algorithm::None || refusal.empty() || exact != "required") return Status::ok();
-  return invalid("`speculative_exact` required: no drafts can be verified here: {}", refusal);
+  if (o.algorithm == spec::Algorithm::None) return Status::ok();
+  const bool required = exact == "required";
+  if (!refusal.empty())
+    return required ? invalid("`speculative_exact` required: no drafts can be verified here: {}", refusal)
+                    : Status::ok();
+  if (device.row_invariant) return Status::ok();
+  constexpr std::string_view kWhy = "one token and several are attended by two kernels";
+  if (required) return invalid("`speculative_exact` required: {}: {}; allowed: auto", device.name, kWhy);
+  log::notice("on this device speculation may change text: {}", kWhy);
+  return Status::ok();
 }
 
 }  // namespace reprise::api

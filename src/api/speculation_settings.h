@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/device.h"
 #include "settings/binding.h"
 #include "spec/options.h"
 
@@ -30,8 +31,9 @@ struct SpeculationSettings {
   std::vector<std::string> notices() const;
   // The model that guesses, as `speculative_draft_model_path` or `speculative_config` names it; "": none does.
   Result<std::string> draft_model() const;
-  // Where drafts are wanted and the engine says why it has none: an error if they are required.
-  Status check_engine(std::string_view refusal) const;
+  // Where drafts are wanted and the engine says why it has none, or may give other bits with them: an error if the same
+  // ones are required.
+  Status check_engine(std::string_view refusal, const DeviceInfo& device) const;
 
  private:
   Status check_draft_model(spec::Algorithm algorithm, const std::string& model) const;

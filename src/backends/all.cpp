@@ -40,8 +40,9 @@ Result<Platform> make_platform(const DeviceOptions& options) {
   p.ops = std::make_unique<OpRegistry>();
   p.kernels = std::make_unique<KernelRegistry>();
   register_core_ops(*p.ops);
-  if (options.shared && options.kind != DeviceKind::Cpu)
-    return error(Code::Unsupported, "two models on one {}: cpu alone has that yet", device_kind_name(options.kind));
+  if (options.shared && options.kind != DeviceKind::Cpu && options.kind != DeviceKind::Ascend)
+    return error(Code::Unsupported, "two models on one {}: cpu and ascend alone have that yet",
+                 device_kind_name(options.kind));
   if (options.member && options.kind != DeviceKind::Cpu && options.kind != DeviceKind::Ascend)
     return error(Code::Unsupported, "several ranks on {}: cpu and ascend alone have collectives yet",
                  device_kind_name(options.kind));
@@ -77,6 +78,13 @@ Result<Platform> make_platform(const DeviceOptions& options) {
 #endif
     }
     case DeviceKind::Ascend: {
+      if (options.shared) {
+        auto context = ascend::context_of(*options.shared);
+        CHECK(context, "a device of another kind is shared");
+        ascend::register_ascend(*p.kernels, context);
+        p.device = options.shared;
+        return p;
+      }
       ASSIGN_OR_RETURN(auto ascend, ascend::make_ascend_device(
                                         {options.ascend_runtime, options.ascend_fia, options.index, options.member}));
       ascend::register_ascend(*p.kernels, ascend.context);

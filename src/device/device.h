@@ -48,6 +48,9 @@ struct DeviceInfo {
   // Kernels leave out rows whose cache slot is negative. False: every slot they are given must exist, and those of 128
   // rows in a row must differ; padding rows then write into the scratch page.
   bool skips_negative_slots = true;
+  // A token's row has the same bits alone and in a step with others of its sequence. False: one row and several are
+  // attended by kernels whose sums may differ.
+  bool row_invariant = true;
   std::vector<std::string> notes;  // for people: versions, what is missing, what is a model of the real thing
 };
 

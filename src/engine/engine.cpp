@@ -240,7 +240,7 @@ void Engine::learn_sizes_from(const std::string& file) {
   };
   for (size_t p = 0; p < kPhaseCount; ++p) {
     const PhaseSpec& phase = kPhases[p];
-    if (!(g.*phase.learn)) continue;
+    if (phase.drafts || !(g.*phase.learn)) continue;
     const int64_t largest = phase.largest(options_.max_running_requests, options_.chunked_prefill_size);
     g.*phase.sizes = learn(learned.is_ok() ? (*learned)[p] : LearnedPhase(), phase.name, largest,
                            phase.sizes_by_rule(largest, SizeRule::Padded).size());
@@ -301,7 +301,8 @@ Result<models::TraceOptions> Engine::other_dtypes(const ProgramBuilder& builder,
   return found.front();
 }
 
-// Smaller chunks until activations leave room in the memory fraction for at least one sequence's cache.
+// Fewer rows of steps with drafts, then smaller chunks, until activations leave room in the memory fraction for at
+// least one sequence's cache.
 Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
   const int64_t asked = trace.max_tokens;
   const double memory = usable_bytes(platform_.device->info());
@@ -311,6 +312,7 @@ Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
     if (options_.graph.verify_replay > 0) RETURN_IF_ERROR(builder.prepare_shadows());
     const auto needed = static_cast<double>(builder.arena_bytes());
     if (memory == 0 || needed <= limit) break;
+    if (builder.cut_verify_rows(options_.graph.verify)) continue;
     const int64_t smaller = std::max(trace.max_tokens / 2, trace.max_sequences);
     if (smaller == trace.max_tokens || options_.graph.policy == GraphPolicy::Required)
       return error(Code::OutOfMemory,
@@ -326,13 +328,14 @@ Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
         "(`chunked_prefill_size` {} avoids this)",
         trace.max_tokens, options_.mem_fraction_static, trace.max_tokens);
   options_.chunked_prefill_size = trace.max_tokens;
+  if (builder.phases() > kVerifyPhase) log::info("{}", builder.verify_summary());
   return Status::ok();
 }
 
 Engine::~Engine() {
   if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
   if (options_.member && front()) (void)options_.member->publish({.kind = ranks::StepMessage::Kind::Stop});
-  const bool ready = std::all_of(runners_.begin(), runners_.end(), [](auto& r) { return r != nullptr; });
+  const bool ready = runners_[0] && runners_[kAnyPhase];
   if (learned_file_.empty() || !ready || !front()) return;
   if (const Status saved = save_learned(learned_file_, runners_); !saved.is_ok())
     log::warning("the learned sizes were not saved: {}", saved.message());
@@ -454,7 +457,7 @@ Status Engine::open() {
   graph_text_ = builder.graph_text();
   pooled_size_ = builder.pooled_size();
   sampling_ = builder.returns(output_name(StepOutput::Sampled));
-  for (size_t p = 0; p < kPhaseCount; ++p) passes_[p] = builder.report(p);
+  for (size_t p = 0; p < builder.phases(); ++p) passes_[p] = builder.report(p);
   RETURN_IF_ERROR(prepare_tower());
   std::vector<ParamPlan> params = builder.params();
   if (tower_) params.insert(params.end(), tower_->params().begin(), tower_->params().end());
@@ -564,14 +567,16 @@ Status Engine::compile(ProgramBuilder& builder) {
   if (tower_) RETURN_IF_ERROR(tower_->bind(params_, *platform_.device, *stream_));
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
   const bool scarce = !platform_.device->info().free_patches;
-  for (size_t i = 0; i < kPhaseCount; ++i) {
-    const size_t p = scarce ? i : kPhaseCount - 1 - i;
+  std::vector<size_t> order{kAnyPhase, 0};
+  if (builder.phases() > kVerifyPhase) order.insert(order.begin() + 1, kVerifyPhase);
+  if (scarce) std::reverse(order.begin(), order.end());
+  for (const size_t p : order) {
     ASSIGN_OR_RETURN(runners_[p], builder.build(p, bindings));
   }
   if (options_.graph.verify_replay > 0) {
     ReplayCheck::Shadows shadows;
     std::vector<const CompiledModel*> plans;
-    for (size_t p = 0; p < kPhaseCount; ++p) {
+    for (size_t p = 0; p < phases().size(); ++p) {
       ASSIGN_OR_RETURN(shadows[p], builder.build_shadow(p, bindings));
       for (const CompiledModel* m : runners_[p]->models()) plans.push_back(m);
     }
@@ -593,7 +598,7 @@ Status Engine::compile(ProgramBuilder& builder) {
   times_.capture_s = seconds_since(start);
   std::string sizes;
   size_t graph_bytes = 0;
-  for (size_t p = 0; p < kPhaseCount; ++p) {
+  for (size_t p = 0; p < phases().size(); ++p) {
     sizes += fmt::format("{}{} {} sizes", p == 0 ? "" : ", ", kPhases[p].name, runners_[p]->sizes().size());
     graph_bytes += runners_[p]->graph_bytes();
   }
@@ -609,7 +614,7 @@ const StepRunner* Engine::runner(std::string_view phase) const {
 }
 
 const PipelineReport* Engine::passes(std::string_view phase) const {
-  for (size_t p = 0; p < kPhaseCount; ++p)
+  for (size_t p = 0; p < phases().size(); ++p)
     if (kPhases[p].name == phase) return &passes_[p];
   return nullptr;
 }

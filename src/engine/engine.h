@@ -174,6 +174,10 @@ class Engine final : public Executor {
   // How a phase of kPhases runs and what it counted, and what the passes did to its graph. Null: there is no such
   // phase.
   const StepRunner* runner(std::string_view phase) const;
+  // The phases that there are.
+  std::span<const PhaseSpec> phases() const {
+    return std::span(kPhases).first(verifies_apart() ? kPhaseCount : kVerifyPhase);
+  }
   const PipelineReport* passes(std::string_view phase) const;
   // What went to which expert; null where that is not counted.
   const ExpertUse* expert_use() const { return expert_use_.layers() > 0 ? &expert_use_ : nullptr; }
@@ -214,7 +218,9 @@ class Engine final : public Executor {
   int64_t max_verify_rows() const override;
   std::string verify_refusal() const override;
   int64_t max_drafts() const override;
-  RowsCost rows_cost(int64_t rows) const override { return runners_[0]->cost(rows); }
+  RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
+    return runners_[rows > sequences && verifies_apart() ? kVerifyPhase : 0]->cost(rows);
+  }
   Engine* draft() override { return draft_.get(); }
   const Engine* draft() const { return draft_.get(); }
   // Whether it is a head, which drafts from the rows that another engine keeps; its steps name them (StepItem::source).
@@ -303,6 +309,9 @@ class Engine final : public Executor {
   Status obey(const ranks::StepMessage& message);
 
   // A step from its staging to its end, in engine_step.cpp.
+  // Steps with drafts have programs of their own.
+  bool verifies_apart() const { return runners_[kVerifyPhase] != nullptr; }
+  size_t phase_of(std::span<const StepItem> items) const { return engine::phase_of(items, verifies_apart()); }
   StepRunner& runner_of(std::span<const StepItem> items) { return *runners_[phase_of(items)]; }
   PoolSizes pool_sizes() const {
     return {pool_.total_pages(), states_.slots(), source_ ? source_->pool_.total_pages() : 0};
@@ -361,7 +370,7 @@ class Engine final : public Executor {
   Buffer arena_, exchange_;
   uint32_t arena_epoch_ = 0;  // runs on it
   Staging staging_;
-  Runners runners_;  // by phase
+  Runners runners_;  // by phase; null: there is no such phase
   std::unique_ptr<ReplayCheck> check_;
   FaultInjector faults_{{}};
   std::array<PipelineReport, kPhaseCount> passes_;

@@ -73,7 +73,7 @@ Result<std::optional<ReplayDifference>> Engine::compare_on_all(size_t phase, Ste
 
 void Engine::retire_here(size_t phase, int64_t size, bool fusion, const std::string& reason) {
   if (!fusion) return runners_[phase]->quarantine(size, reason);
-  for (size_t p = 0; p < kPhaseCount; ++p) runners_[p]->replace(check_->shadow(p), reason);
+  for (size_t p = 0; p < phases().size(); ++p) runners_[p]->replace(check_->shadow(p), reason);
 }
 
 Status Engine::retire_on_all(size_t phase, int64_t size, bool fusion, const std::string& reason) {
@@ -84,7 +84,7 @@ Status Engine::retire_on_all(size_t phase, int64_t size, bool fusion, const std:
 }
 
 Status Engine::follow_check(const StepMessage& m) {
-  if (m.phase >= kPhaseCount || m.output > static_cast<uint8_t>(StepOutput::Pooled) ||
+  if (m.phase >= phases().size() || m.output > static_cast<uint8_t>(StepOutput::Pooled) ||
       m.keep > static_cast<uint8_t>(CheckRun::Keep::Unfused))
     return error(Code::Internal, "a check of phase {} with output {}, of which {} is kept", m.phase, m.output, m.keep);
   if (m.kind == StepMessage::Kind::Retire && m.unfused == 0) {

@@ -31,12 +31,13 @@ bool all_finite(const TensorView& v) {
   }
 }
 
-// The row of the step's result that follows the item's last token.
+// The row of the step's result that follows the item's last token; -1: there is none, or it is known when drafts were
+// judged.
 int64_t result_row(std::span<const StepItem> items, const Sequence* sequence) {
   int64_t row = 0;
   for (const StepItem& item : items) {
     row += item.logits;
-    if (item.sequence == sequence) return item.logits > 0 ? row - 1 : -1;
+    if (item.sequence == sequence) return item.logits > 0 && item.drafts.empty() ? row - 1 : -1;
   }
   return -1;
 }
@@ -89,10 +90,12 @@ bool Engine::overlaps() const {
 }
 
 // Drafts are further rows of the decode program, which takes them where kernels read the sizes of a step when it runs.
+// Where graphs freeze sizes there are programs for them.
 std::string Engine::verify_refusal() const {
-  const DeviceInfo& device = platform_.device->info();
-  if (!device.live_sizes) return "the device's graphs freeze the sizes of a step, and none is captured for drafts yet";
-  if (device.asynchronous) return "a step of this device is submitted before the tokens of the last one are known";
+  if (!platform_.device->info().live_sizes && has_states())
+    return "the model keeps states, and the device's graphs freeze the sizes of a step";
+  if (!platform_.device->info().live_sizes && !verifies_apart())
+    return "the device's graphs freeze the sizes of a step, and it was started without sizes for drafts";
   if (has_states() && max_drafts() == 0)
     return "the model keeps states, and was loaded without room for drafts in them";
   return "";
@@ -105,7 +108,8 @@ int64_t Engine::max_drafts() const {
 
 int64_t Engine::max_verify_rows() const {
   if (!verify_refusal().empty()) return 0;
-  const std::vector<int64_t>& sizes = runners_[0]->sizes();
+  const std::vector<int64_t>& sizes = runners_[verifies_apart() ? kVerifyPhase : 0]->sizes();
+  if (verifies_apart()) return sizes.empty() ? runners_[kVerifyPhase]->largest() : sizes.back();
   return sizes.empty() ? max_step_rows() : std::min(max_step_rows(), sizes.back());
 }
 

@@ -111,7 +111,7 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
 
 Status Engine::follow_step(const StepMessage& m) {
   if (m.plan > static_cast<uint8_t>(StepPlan::Kind::Eager) || m.output > static_cast<uint8_t>(StepOutput::Pooled) ||
-      m.phase >= kPhaseCount)
+      m.phase >= phases().size())
     return error(Code::Internal, "a step of phase {}, plan {} and output {}", m.phase, m.plan, m.output);
   RETURN_IF_ERROR(rebind_if_moved());
   StepPlan plan;

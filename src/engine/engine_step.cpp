@@ -41,7 +41,7 @@ std::vector<std::string> Engine::output_names() const {
 
 EngineCounters Engine::counters() const {
   EngineCounters c = counters_;
-  for (const auto& runner : runners_) c.captures += runner->captures();
+  for (const PhaseSpec& phase : phases()) c.captures += runner(phase.name)->captures();
   return c;
 }
 
@@ -254,7 +254,7 @@ Status Engine::rebind_if_moved() {
   const uint64_t of_source = source_ ? source_->pool_.generation() : 0;
   if (pool_.generation() == bound_generation_ && of_source == bound_source_) return Status::ok();
   const auto external = caches();
-  for (const auto& runner : runners_) RETURN_IF_ERROR(runner->rebind(external));
+  for (size_t p = 0; p < phases().size(); ++p) RETURN_IF_ERROR(runners_[p]->rebind(external));
   if (check_) RETURN_IF_ERROR(check_->rebind(external));
   bound_generation_ = pool_.generation();
   bound_source_ = of_source;

@@ -36,7 +36,7 @@ struct StepResult {
   std::optional<double> gap_us;
 };
 
-// What a step of single tokens of so many rows costs.
+// What a step of so many rows costs, each a token of a sequence or a draft.
 struct RowsCost {
   bool usual = false;             // it runs as smaller ones do: captured, unless nothing is
   std::optional<double> us = {};  // as far as it was measured
@@ -75,12 +75,12 @@ class Executor {
   // Words of StepItem::edits that a sampled step has room for; 0: its device changes no logits.
   virtual int64_t edit_words() const { return 0; }
   virtual bool overlaps() const { return false; }
-  // Speculation: the most rows, sequences and drafts together, of a step that verifies drafts (StepItem::drafts) in the
-  // program of single tokens. 0: there are no such steps, and verify_refusal() says why.
+  // Speculation: the most rows, sequences and drafts together, of a step that verifies drafts (StepItem::drafts) as a
+  // step of single tokens. 0: there are no such steps, and verify_refusal() says why.
   virtual int64_t max_verify_rows() const { return 0; }
   virtual std::string verify_refusal() const { return "the executor has no such steps"; }
   virtual int64_t max_drafts() const { return INT64_MAX; }  // of one sequence in such a step
-  virtual RowsCost rows_cost(int64_t rows) const { return {}; }
+  virtual RowsCost rows_cost(int64_t rows, int64_t sequences) const { return {}; }
   // A second, smaller model of the same vocabulary that was loaded to draft for this one; null: there is none. The
   // thread that drives this executor drives it, in between.
   virtual Executor* draft() { return nullptr; }

@@ -33,7 +33,7 @@ bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveS
   const auto all_tokens = stage.ints(models::kTokensInput), slots = stage.ints(models::kSlotsInput),
              borders = stage.ints(models::kBordersInput);
   const int64_t tokens = live.value[models::kTokens];
-  const int64_t each = kPhases[phase_of(items)].each;
+  const int64_t each = kPhases[phase_of(items, false)].each;
   if (each > 1) return false;
   const bool decode = each == 1;
   const StepItem* victim = nullptr;

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "compile/compiled_model.h"
 #include "engine/faults.h"
+#include "engine/graph_sizes.h"
 #include "passes/pipeline.h"
 
 namespace reprise::engine {
@@ -39,6 +40,7 @@ struct GraphOptions {
   std::vector<Fault> faults;           // for tests of the checks
   PipelineOptions pipeline;            // which passes run
   std::string plan_cache;              // folder of compiled programs; empty: none are kept
+  VerifyRows verify;                   // of drafts; where graphs read live sizes decode's verify them
   int64_t fused_decode_max = 0;        // decode sizes above it run the unfused plan; 0: none does
   int warmups = -1;                    // runs before each capture; -1: as the device needs (Engine::usual_warmups)
 };

@@ -56,6 +56,23 @@ std::vector<int64_t> prefill_sizes_by_rule(int64_t largest) {
 
 std::vector<int64_t> prefill_sizes(int64_t largest) { return with_largest(prefill_sizes_by_rule(largest), largest); }
 
+std::vector<int64_t> verify_sizes(const VerifyRows& rows, int64_t largest_batch, const std::vector<int64_t>& given,
+                                  bool padding) {
+  std::vector<int64_t> out;
+  if (rows.each < 2) return out;
+  const int64_t most = rows.most > 0 ? rows.most : rows.each * largest_batch;
+  for (const int64_t width : {int64_t{2}, int64_t{4}, rows.each}) {
+    if (width > rows.each || (width != rows.each && !rows.adaptive)) continue;
+    const int64_t batch = std::min(largest_batch, most / width);
+    const auto batches = given.empty() ? decode_sizes(batch, padding ? SizeRule::Speculative : SizeRule::Exact) : given;
+    for (const int64_t n : batches)
+      if (n <= batch) out.push_back(n * width);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 Result<std::vector<int64_t>> parse_sizes(std::string_view flag, std::string_view list, int64_t limit) {
   std::vector<int64_t> out;
   std::string_view rest = list;

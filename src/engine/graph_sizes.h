@@ -28,6 +28,18 @@ std::vector<int64_t> decode_sizes_by_rule(int64_t largest, SizeRule rule);
 std::vector<int64_t> prefill_sizes_by_rule(int64_t largest);
 std::vector<int64_t> prefill_sizes(int64_t largest);
 
+// What steps that verify drafts are captured for, where graphs freeze sizes.
+struct VerifyRows {
+  int64_t each = 0;      // most rows of a sequence, its last token and its drafts; below 2: there are no such steps
+  bool adaptive = true;  // a step may have fewer drafts than that
+  int64_t most = 0;      // rows of a step; 0: all drafts of the largest batch
+};
+// The rows of those captures: batches by SizeRule::Speculative, or those `given`, times the widths 2, 4 and `each`; not
+// adaptive: times `each` alone. A graph fixes how many rows there are and not whose they are, so that products that are
+// equal are one capture, and a width is only there in batches with which it keeps to `most`.
+std::vector<int64_t> verify_sizes(const VerifyRows& rows, int64_t largest_batch, const std::vector<int64_t>& given = {},
+                                  bool padding = true);
+
 // "1,2,8": positive, each at most `limit`; sorted, without repeats. The error names the flag.
 Result<std::vector<int64_t>> parse_sizes(std::string_view flag, std::string_view list, int64_t limit);
 

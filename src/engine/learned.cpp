@@ -59,8 +59,9 @@ Result<Learned> load_learned(const std::string& path) {
   if (!file.is_object() || file.value("version", 0) != kVersion)
     return invalid("{}: not a file of learned step times, version {}", path, kVersion);
   Learned out;
-  for (size_t p = 0; p < kPhaseCount; ++p)
-    RETURN_IF_ERROR(read_phase(file, std::string(kPhases[p].name), out[p]).at(path));
+  for (const PhaseSpec& phase : kPhases)
+    if (const std::string name(phase.name); !phase.drafts || file.contains(name))
+      RETURN_IF_ERROR(read_phase(file, name, out[static_cast<size_t>(&phase - kPhases)]).at(path));
   return out;
 }
 
@@ -70,12 +71,12 @@ Status save_learned(const std::string& path, const Runners& runners) {
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);
   if (failed) return invalid("{}: {}", folder.string(), failed.message());
   OrderedJson file{{"version", kVersion}};
-  for (size_t p = 0; p < kPhaseCount; ++p) file[std::string(kPhases[p].name)] = phase_json(*runners[p]);
+  for (size_t p = 0; p < kPhaseCount && runners[p]; ++p) file[std::string(kPhases[p].name)] = phase_json(*runners[p]);
   return write_file_atomically(path, file.dump() + "\n");
 }
 
 void restore(const Learned& learned, const Runners& runners) {
-  for (size_t p = 0; p < kPhaseCount; ++p) {
+  for (size_t p = 0; p < kPhaseCount && runners[p]; ++p) {
     for (const auto& t : learned[p].times) runners[p]->costs().restore(t.kind, t.rows, t.entry);
     for (auto [rows, batches] : learned[p].traffic) runners[p]->traffic().add(rows, batches);
   }

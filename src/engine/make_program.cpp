@@ -34,10 +34,11 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
   key.add("pooling", fmt::format("{} {} {} {}", checkpoint::pool_kind_name(pooling.kind), pooling.normalise,
                                  pooling.yes, pooling.no));
   for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));
-  const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_pages, pool_pages, sampling, parts, adapters,
-               images, kept_rows, source_width, most_drafts] = trace;
+  const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, sampling,
+               parts, adapters, images, kept_rows, source_width, most_drafts] = trace;
   key.add("dtypes", fmt::format("{} {} {}", dtype_name(dtype), dtype_name(kv_dtype), dtype_name(index)));
-  for (int64_t n : {max_tokens, max_sequences, max_pages, pool_pages, parts, adapters}) key.add("size", n);
+  for (int64_t n : {max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, parts, adapters})
+    key.add("size", n);
   key.add("sampling", sampling);
   key.add("images", images);
   key.add("source", source_width);

@@ -32,7 +32,7 @@ void cut_all(GraphMode mode, const StepRunnerParts& parts) {
 
 // The device has room for `room` sizes. Small steps gain most, so it is not given to the largest alone: what is
 // captured goes, and the sizes that shall be are answered, largest first.
-std::vector<int64_t> drop_sizes(std::string_view phase, StepRunnerParts& parts, size_t room, const Status& why) {
+std::vector<int64_t> drop_sizes(const PhaseSpec& phase, StepRunnerParts& parts, size_t room, const Status& why) {
   for (const int64_t size : parts.sizes)
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
   const std::vector<int64_t> all = std::exchange(parts.sizes, spread_sizes(parts.sizes, room));
@@ -40,7 +40,7 @@ std::vector<int64_t> drop_sizes(std::string_view phase, StepRunnerParts& parts, 
                                          parts.sizes.size(), all.size(), why.message());
   for (auto size = all.rbegin(); size != all.rend(); ++size)
     if (!std::binary_search(parts.sizes.begin(), parts.sizes.end(), *size)) parts.dropped.push_back({*size, reason});
-  log::warning("{}: {} (`graph_{}_sizes` names others)", phase, reason, phase);
+  log::warning("{}: {} (`graph_{}_sizes` names others)", phase.name, reason, phase.settings());
   return {parts.sizes.rbegin(), parts.sizes.rend()};
 }
 
@@ -126,6 +126,7 @@ Status ProgramBuilder::join_params(const Program& p, Kind kind, size_t phase) {
 Status ProgramBuilder::add(size_t phase, Kind kind, PipelineReport* report) {
   models::TraceOptions trace = trace_;
   trace.max_tokens = bound(phase);
+  if (kPhases[phase].drafts) trace.max_logit_rows = trace.max_tokens;
   trace.images &= phase == kAnyPhase;  // a step of single tokens has none
   PipelineOptions pipeline = pipeline_for(phase, kind);
   pipeline.greedy = config_.generates();
@@ -158,6 +159,8 @@ Status ProgramBuilder::check_split_ops() const {
 Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
   trace_ = trace;
   prepared_.clear();
+  verify_ = config_.generates() && !platform_.device->info().live_sizes && !verify_list().empty() &&
+            !models::step_of(spec_, config_, trace_).has_states();
   RETURN_IF_ERROR(check_split_ops());
   RETURN_IF_ERROR(prepare_all());
   if (plans_.enabled()) log::info("{}", plans_.summary());
@@ -177,15 +180,15 @@ Status ProgramBuilder::try_decode(models::TraceOptions trace) const {
 }
 
 Status ProgramBuilder::prepare_all() {
-  for (size_t p = 0; p < kPhaseCount; ++p) RETURN_IF_ERROR(add(p, Kind::Fused, &reports_[p]));
-  for (size_t p = 0; p < kPhaseCount; ++p)
+  for (size_t p = 0; p < phases(); ++p) RETURN_IF_ERROR(add(p, Kind::Fused, &reports_[p]));
+  for (size_t p = 0; p < phases(); ++p)
     if (has_plain(p)) RETURN_IF_ERROR(add(p, Kind::Plain, nullptr));
   graph_text_ = print(prepared_.front().graph);
   return Status::ok();
 }
 
 Status ProgramBuilder::prepare_shadows() {
-  for (size_t p = 0; p < kPhaseCount; ++p) RETURN_IF_ERROR(add(p, Kind::Shadow, nullptr));
+  for (size_t p = 0; p < phases(); ++p) RETURN_IF_ERROR(add(p, Kind::Shadow, nullptr));
   return Status::ok();
 }
 
@@ -274,8 +277,48 @@ void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<s
   for (auto& p : prepared_) staging.declare(p.graph, external);
 }
 
+// A step with drafts is no larger than any other one.
+std::vector<int64_t> ProgramBuilder::verify_list() const {
+  VerifyRows rows = options_.verify;
+  rows.most = std::min(rows.most > 0 ? rows.most : rows.each * trace_.max_sequences, trace_.max_tokens);
+  return verify_sizes(rows, trace_.max_sequences, options_.decode_sizes, options_.padding);
+}
+
+bool ProgramBuilder::cut_verify_rows(VerifyRows& rows) const {
+  size_t own = 0, others = 0;
+  for (const Prepared& p : prepared_) {
+    size_t& bytes = kPhases[p.phase].drafts ? own : others;
+    bytes = std::max(bytes, p.plan.arena_bytes);
+  }
+  if (own <= others || bound(kVerifyPhase) < 4 || options_.policy == GraphPolicy::Required) return false;
+  const int64_t before = bound(kVerifyPhase);
+  rows.most = before / 2;
+  log::warning(
+      "steps with drafts of more than {} of {} rows are left out: their activations of {:.1f} MB do not fit "
+      "`mem_fraction_static` (`speculative_max_rows` {} avoids this)",
+      rows.most, before, static_cast<double>(own) / 1e6, rows.most);
+  return true;
+}
+
+std::string ProgramBuilder::verify_summary() const {
+  const auto verify =
+      std::find_if(prepared_.begin(), prepared_.end(), [](const Prepared& p) { return kPhases[p.phase].drafts; });
+  const auto& outputs = verify->graph.outputs();
+  const auto logits = std::find_if(outputs.begin(), outputs.end(),
+                                   [](const GraphOutput& o) { return o.name == output_name(StepOutput::Logits); });
+  const LiveSizes bounds = verify->graph.bounds();
+  const auto bytes = logits == outputs.end() ? 0
+                                             : static_cast<double>(logits->value->type.shape.elements(bounds)) *
+                                                   static_cast<double>(size_of(logits->value->type.dtype));
+  return fmt::format(
+      "steps with drafts: {} sizes up to {} rows, activations {:.1f} MB, of which logits {:.1f} MB "
+      "(`speculative_max_rows` bounds them)",
+      verify_list().size(), bound(kVerifyPhase), static_cast<double>(verify->plan.arena_bytes) / 1e6, bytes / 1e6);
+}
+
 std::vector<int64_t> ProgramBuilder::sizes_of(size_t phase) const {
   const PhaseSpec& p = kPhases[phase];
+  if (p.drafts) return verify_list();
   const auto& given = options_.*p.sizes;
   return given.empty() ? p.sizes_by_rule(bound(phase), options_.padding ? SizeRule::Padded : SizeRule::Exact) : given;
 }
@@ -359,7 +402,7 @@ Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const B
       continue;
     }
     if (captured.code() == Code::Busy && done > 0 && !thinned && options_.padding) {
-      wanted = drop_sizes(name, parts, done, captured);
+      wanted = drop_sizes(kPhases[phase], parts, done, captured);
       thinned = true;
       done = 0;
       i = static_cast<size_t>(-1);  // begin again
@@ -377,7 +420,7 @@ Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const B
     }
     std::erase(parts.sizes, size);
     log::warning("{} size {} is left out: {} (`graph_{}_sizes` without it avoids this)", name, size,
-                 parts.dropped.back().reason, name);
+                 parts.dropped.back().reason, kPhases[phase].settings());
   }
   return Status::ok();
 }
@@ -388,7 +431,8 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(size_t phase, const Bi
   parts.phase = name;
   parts.policy = options_.policy;
   parts.padding = options_.padding;
-  parts.choose_by_cost = options_.choose_by_cost;
+  // How many drafts pay is somebody else's choice; they come to be verified at the next size.
+  parts.choose_by_cost = options_.choose_by_cost && !kPhases[phase].drafts;
   parts.live_sizes = platform_.device->info().live_sizes;
   parts.largest = bound(phase);
   ASSIGN_OR_RETURN(parts.model, compile(phase, Kind::Fused, b));
@@ -397,7 +441,7 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(size_t phase, const Bi
     parts.fused_max = options_.fused_decode_max;
   }
   GraphMode mode = options_.*kPhases[phase].mode;
-  if (mode == GraphMode::Eager) parts.reason = fmt::format("`graph_{}` off", name);
+  if (mode == GraphMode::Eager) parts.reason = fmt::format("`graph_{}` off", kPhases[phase].settings());
   if (options_.policy == GraphPolicy::Off) mode = GraphMode::Eager, parts.reason = "`graph` off";
   while (mode != GraphMode::Eager) {
     parts.sizes = sizes_of(phase);
@@ -406,8 +450,8 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(size_t phase, const Bi
     if (!parts.sizes.empty()) break;
     const GraphMode next = mode == GraphMode::Whole ? GraphMode::Piecewise : GraphMode::Eager;
     const std::string why = parts.dropped.back().reason;
-    log::warning("{}: {}; continuing {} (`graph_{}` {} avoids this)", name, why, graph_mode_name(next), name,
-                 next == GraphMode::Eager ? "off" : "piecewise");
+    log::warning("{}: {}; continuing {} (`graph_{}` {} avoids this)", name, why, graph_mode_name(next),
+                 kPhases[phase].settings(), next == GraphMode::Eager ? "off" : "piecewise");
     mode = next;
     if (mode == GraphMode::Eager) parts.reason = why;
   }

@@ -27,6 +27,15 @@ class ProgramBuilder {
                  const GraphOptions& options)
       : spec_(spec), config_(config), platform_(platform), options_(options), plans_(options.plan_cache) {}
 
+  // How many of kPhases there are: with the last one where graphs freeze sizes and drafts are to be verified.
+  size_t phases() const { return verify_ ? kPhaseCount : kPhaseCount - 1; }
+
+  // Halves the rows of steps with drafts, where these are what needs the most memory; `rows` are the options'. False:
+  // they are not. Call prepare() again.
+  bool cut_verify_rows(VerifyRows& rows) const;
+  // Which steps with drafts there are, and what they take, in a line.
+  std::string verify_summary() const;
+
   // Traces, rewrites and plans every phase. `trace` holds the bounds of all steps.
   Status prepare(const models::TraceOptions& trace);
 
@@ -99,12 +108,16 @@ class ProgramBuilder {
   Result<std::unique_ptr<CompiledModel>> compile(size_t phase, Kind kind, const Bindings& bindings);
   // The limit of fused sizes is one of decode steps.
   bool has_plain(size_t phase) const {
-    return kPhases[phase].each == 1 && options_.fused_decode_max > 0 && options_.fused_decode_max < bound(phase);
+    return phase == 0 && options_.fused_decode_max > 0 && options_.fused_decode_max < bound(phase);
   }
   std::vector<int64_t> sizes_of(size_t phase) const;
   // What a capture of `size` fixes.
   LiveSizes frozen(size_t phase, int64_t size, const PoolSizes& pools) const;
-  int64_t bound(size_t phase) const { return kPhases[phase].largest(trace_.max_sequences, trace_.max_tokens); }
+  int64_t bound(size_t phase) const {
+    return kPhases[phase].drafts ? verify_list().back()
+                                 : kPhases[phase].largest(trace_.max_sequences, trace_.max_tokens);
+  }
+  std::vector<int64_t> verify_list() const;
   // Captures every size; those that fail are left out and remarked.
   Status capture_all(size_t phase, StepRunnerParts& parts, const Bindings& bindings) const;
   Status capture_size(size_t phase, int64_t size, StepRunnerParts& parts, const Bindings& bindings) const;
@@ -115,6 +128,7 @@ class ProgramBuilder {
   const GraphOptions& options_;
   PlanCache plans_;
   models::TraceOptions trace_;
+  bool verify_ = false;
   std::vector<Prepared> prepared_;
   std::string graph_text_;
   std::vector<ParamPlan> params_;

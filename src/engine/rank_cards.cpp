@@ -53,7 +53,7 @@ Result<int64_t> least_of_all(ranks::Member& member, int64_t mine) {
 
 std::string sizes_text(const Runners& runners) {
   std::string out;
-  for (size_t p = 0; p < kPhaseCount; ++p)
+  for (size_t p = 0; p < kPhaseCount && runners[p]; ++p)
     out += fmt::format("{}{} {} {}", p == 0 ? "" : ", ", kPhases[p].name, graph_mode_name(runners[p]->mode()),
                        fmt::join(runners[p]->sizes(), ","));
   return out;

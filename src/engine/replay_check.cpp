@@ -285,7 +285,8 @@ Status ReplayCheck::recover(const CheckRun& step, std::span<const StepItem> item
 }
 
 Status ReplayCheck::rebind(const std::unordered_map<std::string, void*>& external) {
-  for (auto& shadow : shadows_) RETURN_IF_ERROR(shadow->rebind(external));
+  for (auto& shadow : shadows_)
+    if (shadow) RETURN_IF_ERROR(shadow->rebind(external));
   return Status::ok();
 }
 

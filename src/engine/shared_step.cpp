@@ -25,7 +25,9 @@ class SharedStep::Seat final : public Executor {
   int64_t max_verify_rows() const override { return engine_.max_verify_rows() / parts(); }
   std::string verify_refusal() const override { return engine_.verify_refusal(); }
   // The other parts are taken to have as many rows.
-  RowsCost rows_cost(int64_t rows) const override { return engine_.rows_cost(rows * parts()); }
+  RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
+    return engine_.rows_cost(rows * parts(), sequences * parts());
+  }
 
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override {
     if (state_ != State::Free) return error(Code::Internal, "part {} has a step in flight", part_);

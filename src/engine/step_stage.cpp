@@ -108,7 +108,12 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   };
   RETURN_IF_ERROR(fits(models::kTokens, "tokens"));
   RETURN_IF_ERROR(fits(models::kSequences, "sequences"));
-  if (const int64_t most = bounds_.value[models::kLogitRows]; size[models::kLogitRows] > most)
+  int64_t most = bounds_.value[models::kLogitRows];
+  // Only the programs of steps with drafts have room for more rows with logits than sequences.
+  const auto drafts = [](const StepItem& i) { return !i.drafts.empty(); };
+  if (bounds_.value[models::kSequences] > 0 && std::none_of(items.begin(), items.end(), drafts))
+    most = std::min(most, bounds_.value[models::kSequences]);
+  if (size[models::kLogitRows] > most)
     return invalid("more than {} rows with logits in one step (`max_running_requests` sets this)", most);
   const models::StepRows rows{parts_, skips_negative_slots_, vocab_, hidden_};
   if (const int64_t words = rows.edit_words(); words > edit_words())

@@ -29,10 +29,11 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& given, const
   tracer.symbol("T", o.max_tokens);
   tracer.symbol("R", o.max_sequences);
   tracer.symbol("Q", o.max_sequences + 1);
-  tracer.symbol("L", o.max_sequences);
+  const int64_t logit_rows = o.max_logit_rows > 0 ? o.max_logit_rows : o.max_sequences;
+  tracer.symbol("L", logit_rows);
   const Dim pages = tracer.symbol("P", o.pool_pages);
   const bool source = step.has_source();
-  if (o.sampling || step.has_states() || source) tracer.symbol("E", o.max_sequences);
+  if (o.sampling || step.has_states() || source) tracer.symbol("E", logit_rows);
   nn::StepInputs in;
   for (const InputSpec& i : step.inputs) (i.member ? in.*i.member : in.added[i.name]) = tracer.input(i.name, i.type);
   in.kept_rows = o.kept_rows;

@@ -29,7 +29,8 @@ struct TraceOptions {
   DType kv_dtype = DType::BF16;    // of the cache
   DType index_dtype = DType::I32;  // of token ids, positions, slots and tables (DeviceInfo::index_dtype)
   int64_t max_tokens = 2048;       // bound of T
-  int64_t max_sequences = 64;      // bound of R and L
+  int64_t max_sequences = 64;      // bound of R
+  int64_t max_logit_rows = 0;      // bound of L; 0: that of R
   int64_t max_pages = 64;          // C: page-table columns, pages one sequence may have
   int64_t pool_pages = 4096;       // bound of P
   bool sampling = false;           // "sampled" and what belongs to it besides the logits

@@ -38,6 +38,7 @@ enum class OverlapStop : uint8_t {
   Grammar,    // what may come next depends on the token before
   Penalties,  // likewise
   Preemption,
+  Drafts,  // what is drafted next depends on the token before
   kCount
 };
 std::string_view overlap_stop_name(OverlapStop why);  // "host_draw", ...

@@ -45,7 +45,7 @@ std::string_view policy_name(Policy policy) {
 }
 
 std::string_view overlap_stop_name(OverlapStop why) {
-  constexpr std::string_view kNames[] = {"", "host_draw", "grammar", "penalties", "preemption"};
+  constexpr std::string_view kNames[] = {"", "host_draw", "grammar", "penalties", "preemption", "drafts"};
   static_assert(std::size(kNames) == static_cast<size_t>(OverlapStop::kCount));
   return kNames[static_cast<size_t>(why)];
 }

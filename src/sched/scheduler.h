@@ -202,7 +202,7 @@ class Scheduler {
   void preempt(LiveRequest& victim);
   BatchLimits limits() const;
   bool submit_next(Clock::time_point begin);
-  OverlapStop stop_of_overlap() const;
+  OverlapStop stop_of_overlap();
   void count_stop(OverlapStop why);
   engine::HostDraw plan_draw(const LiveRequest& r, engine::StepItem& item, int64_t& room) const;
   void submit_ahead();

@@ -44,11 +44,12 @@ bool Scheduler::submit_next(Clock::time_point begin) {
 
 // The rows of the current step are known to go on, but for what their token may end. None: the next batch need not
 // wait.
-OverlapStop Scheduler::stop_of_overlap() const {
+OverlapStop Scheduler::stop_of_overlap() {
   const Submitted& now = flights_.front();
   OverlapStop stop = OverlapStop::None;
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
     const engine::StepItem& item = now.batch.items[i];
+    if (!item.drafts.empty()) return OverlapStop::Drafts;
     if (item.logits == 0) continue;
     // Every token is known to the device before it is to the host.
     if (now.output == engine::StepOutput::Logits || (now.output == engine::StepOutput::Sampled && !item.draw))
@@ -60,6 +61,8 @@ OverlapStop Scheduler::stop_of_overlap() const {
     else if (stop == OverlapStop::None)
       stop = OverlapStop::Penalties;
   }
+  if (stop == OverlapStop::None && speculation_ && speculation_->expects_drafts(now.batch, limits()))
+    return OverlapStop::Drafts;
   return stop;
 }
 

@@ -30,7 +30,7 @@ Speculation::Speculation(engine::Executor& executor, const spec::SpecOptions& op
                          std::unique_ptr<spec::Drafter> drafter)
     : executor_(executor), options_(options), drafter_(std::move(drafter)), rule_(options.adaptive) {
   times_ = [this](int64_t rows) -> std::optional<double> {
-    const engine::RowsCost cost = executor_.rows_cost(rows);
+    const engine::RowsCost cost = executor_.rows_cost(rows, sequences_);
     return cost.usual ? std::optional(cost.us.value_or(0)) : std::nullopt;
   };
 }
@@ -89,6 +89,7 @@ SpecOff Speculation::list_wishes(const Batch& batch, const BatchLimits& limits, 
   SpecOff why = SpecOff::NoMatch;
   for (size_t i = 0; i < batch.items.size(); ++i) {
     LiveRequest& r = *batch.owners[i];
+    if (r.result.finish != FinishReason::None) continue;
     int64_t most = std::min(most_drafts(r, why), most_rows);
     if (limits.to_borders && most > drafts_to_border(r)) {
       most = drafts_to_border(r);
@@ -128,22 +129,60 @@ SpecOff Speculation::propose(const Batch& batch) {
   return any ? SpecOff::None : why;
 }
 
+int64_t Speculation::most_rows(const BatchLimits& limits) const {
+  const int64_t most = std::min(limits.tokens, executor_.max_verify_rows());
+  return options_.max_rows > 0 ? std::min(most, options_.max_rows) : most;
+}
+
+// What may be drafted behind the token that the step in flight will give: the first draft stands for that token. Where
+// it is the only one, as in text that repeats one token, it stands for what is found when that token is known.
+SpecOff Speculation::look_ahead(const Batch& now, const BatchLimits& limits) {
+  sequences_ = 0;
+  for (size_t i = 0; i < now.items.size(); ++i) {
+    if (!now.answers[i]) return SpecOff::PromptInStep;
+    sequences_ += now.owners[i]->result.finish == FinishReason::None;
+  }
+  const int64_t most = most_rows(limits);
+  if (most <= sequences_) return SpecOff::Batch;
+  if (const SpecOff why = list_wishes(now, limits, most - sequences_); why != SpecOff::None) return why;
+  const std::span<spec::Proposal> proposals(proposals_.data(), items_.size());
+  const bool foreseen = drafter_->foresee(wishes_, proposals);
+  if (!foreseen) {
+    if (const SpecOff why = propose(now); why != SpecOff::None) return why;
+    for (spec::Proposal& p : proposals) {
+      if (p.survival.size() < 2) continue;
+      const float first = p.survival.front();
+      p.survival.erase(p.survival.begin());
+      for (float& s : p.survival) s = std::min(1.0f, s / std::max(first, 1e-6f));
+    }
+  }
+  const spec::DraftingTime drafting{foreseen ? 0 : drafting_us_, drafter_->round_us()};
+  const spec::DraftChoice& choice = rule_.look(sequences_, most, proposals, priorities_, times_, drafting);
+  if (choice.drafts > 0) return SpecOff::None;
+  return choice.unusual ? SpecOff::Quarantined : SpecOff::Cost;
+}
+
+bool Speculation::expects_drafts(const Batch& now, const BatchLimits& limits) {
+  const SpecOff why = look_ahead(now, limits);
+  if (why != SpecOff::None) ++stats_.off[static_cast<size_t>(why)];
+  return why == SpecOff::None;
+}
+
 void Speculation::add_drafts(Batch& batch, const BatchLimits& limits, int64_t spare_pages) {
-  const auto sequences = static_cast<int64_t>(batch.items.size());
+  const auto sequences = sequences_ = static_cast<int64_t>(batch.items.size());
   if (batch.decode_tokens == 0) return;
   const auto off = [&](SpecOff why) { ++stats_.off[static_cast<size_t>(why)]; };
   if (batch.prefill_tokens > 0) return off(SpecOff::PromptInStep);
-  int64_t most_rows = std::min({limits.tokens, limits.rows, executor_.max_verify_rows()});
-  if (options_.max_rows > 0) most_rows = std::min(most_rows, options_.max_rows);
-  if (most_rows <= sequences) return off(SpecOff::Batch);
-  if (const SpecOff why = list_wishes(batch, limits, most_rows - sequences); why != SpecOff::None) return off(why);
+  const int64_t most = most_rows(limits);
+  if (most <= sequences) return off(SpecOff::Batch);
+  if (const SpecOff why = list_wishes(batch, limits, most - sequences); why != SpecOff::None) return off(why);
   const std::span<spec::Proposal> proposals(proposals_.data(), items_.size());
   // What costs time to make is chosen before it is made.
   const bool foreseen = drafter_->foresee(wishes_, proposals);
   if (!foreseen)
     if (const SpecOff why = propose(batch); why != SpecOff::None) return off(why);
   const spec::DraftingTime drafting{foreseen ? 0 : drafting_us_, drafter_->round_us()};
-  const spec::DraftChoice& choice = rule_.choose(sequences, most_rows, proposals, priorities_, times_, drafting);
+  const spec::DraftChoice& choice = rule_.choose(sequences, most, proposals, priorities_, times_, drafting);
   if (choice.drafts == 0) return off(choice.unusual ? SpecOff::Quarantined : SpecOff::Cost);
   if (foreseen) {
     // Pages first: a head leaves rows of its own in those of its drafts.

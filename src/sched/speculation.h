@@ -27,6 +27,9 @@ class Speculation {
 
   // `spare_pages` may be taken from the pool.
   void add_drafts(Batch& batch, const BatchLimits& limits, int64_t spare_pages);
+  // `now` is in flight: whether the step behind it would have drafts as far as is known, if it were formed when that
+  // one is done. Where it would not, the reason is counted.
+  bool expects_drafts(const Batch& now, const BatchLimits& limits);
   // A step has verified the request's drafts. Then, in turn: that in this place came true. In the end: so many were
   // judged, of which the first `accepted` came true.
   void verified(LiveRequest& r);
@@ -43,12 +46,15 @@ class Speculation {
   int64_t take_pages(LiveRequest& r, int64_t drafts, int64_t& spare_pages) const;
   SpecOff list_wishes(const Batch& batch, const BatchLimits& limits, int64_t most_rows);
   SpecOff propose(const Batch& batch);
+  int64_t most_rows(const BatchLimits& limits) const;
+  SpecOff look_ahead(const Batch& now, const BatchLimits& limits);
 
   engine::Executor& executor_;
   spec::SpecOptions options_;
   std::unique_ptr<spec::Drafter> drafter_;
   spec::DraftRule rule_;
   spec::RowTimes times_;
+  int64_t sequences_ = 0;   // of the step that times_ is asked about
   double drafting_us_ = 0;  // a moving average
   SpeculationStats stats_;
   // State of one step, kept to avoid allocating: who asks, for which item, and what it gets.

@@ -43,10 +43,21 @@ std::string how(const engine::StepRunner& r, const CompiledModel& m, bool paddin
   return out;
 }
 
+// Sizes of steps with drafts: which batches, with how many rows for each sequence, and what that takes.
+std::string drafts_in_words(const engine::Engine& e, const engine::StepRunner& r) {
+  const engine::VerifyRows& v = e.options().graph.verify;
+  std::string widths;
+  for (const int64_t width : {int64_t{2}, int64_t{4}})
+    if (v.adaptive && width < v.each) widths += fmt::format("{}, ", width);
+  return fmt::format("; batches up to {} times {}{} rows; activations {:.1f} MB, graphs {:.1f} MB", e.max_step_rows(),
+                     widths, v.each, static_cast<double>(r.planned_bytes()) / 1e6,
+                     static_cast<double>(r.graph_bytes()) / 1e6);
+}
+
 void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::PhaseSpec& spec) {
   const engine::StepRunner& r = *e.runner(spec.name);
   const auto [phase, unit] = std::pair(spec.name, spec.unit);
-  const int64_t largest = spec.largest(e.max_step_rows(), e.max_step_tokens());
+  const int64_t largest = spec.drafts ? r.largest() : spec.largest(e.max_step_rows(), e.max_step_tokens());
   if (!r.uncaptured_reason().empty() || r.mode() == GraphMode::Eager) {
     rows.push_back({fmt::format("{}, any number of {}", phase, unit), "eager",
                     r.uncaptured_reason().empty() ? "nothing is captured" : r.uncaptured_reason()});
@@ -58,10 +69,11 @@ void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::Pha
   const bool two = r.models().size() > 1;
   for (const bool unfused : {false, true}) {
     if (unfused && !two) break;
-    const int64_t from = unfused ? fused + 1 : 1, to = two && !unfused ? std::min(fused, top) : top;
+    const int64_t from = unfused ? fused + 1 : spec.drafts ? 2 : 1, to = two && !unfused ? std::min(fused, top) : top;
     if (from > to) continue;
     const CompiledModel& m = r.model(from);
     std::string reason = how(r, m, padding, live_sizes);
+    if (spec.drafts) reason += drafts_in_words(e, r);
     if (unfused) reason += fmt::format("; the unfused plan, as sizes above {} are to have", fused);
     rows.push_back({range(phase, from, to, unit), std::string(graph_mode_name(m.mode())), reason});
   }
@@ -86,10 +98,13 @@ Decision sampled_tokens(engine::Engine& e) {
 }
 
 // Steps that verify drafts, where somebody makes some.
-Decision drafts(engine::Engine& e, const std::string& decode_mode) {
-  const int64_t rows = e.max_verify_rows();
-  if (rows < 2) return {"drafts", "none", rows == 0 ? e.verify_refusal() : "a step has one row"};
-  return {fmt::format("drafts, up to {} rows", rows), decode_mode, "decode's graph: a draft is a row more"};
+void add_drafts(std::vector<Decision>& rows, engine::Engine& e, const std::string& decode_mode) {
+  if (e.phases().size() > engine::kVerifyPhase) return add_phase(rows, e, e.phases()[engine::kVerifyPhase]);
+  const int64_t most = e.max_verify_rows();
+  if (most < 2)
+    rows.push_back({"drafts", "none", most == 0 ? e.verify_refusal() : "a step has one row"});
+  else
+    rows.push_back({fmt::format("drafts, up to {} rows", most), decode_mode, "decode's graph: a draft is a row more"});
 }
 
 }  // namespace
@@ -97,16 +112,16 @@ Decision drafts(engine::Engine& e, const std::string& decode_mode) {
 std::vector<Decision> decisions(engine::Engine& e) {
   std::vector<Decision> rows;
   size_t last = 0;
-  for (const engine::PhaseSpec& phase : engine::kPhases) {
+  for (const size_t phase : {size_t{0}, engine::kAnyPhase}) {
     last = rows.size();
-    add_phase(rows, e, phase);
+    add_phase(rows, e, engine::kPhases[phase]);
   }
   const std::string mode = rows[last].mode;
   rows.push_back({"prefill and decode in one step", mode, "runs as prefill of all its tokens"});
   rows.push_back({"prompt log-probabilities", mode,
                   fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});
   rows.push_back(sampled_tokens(e));
-  rows.push_back(drafts(e, rows[0].mode));
+  add_drafts(rows, e, rows[0].mode);
   return rows;
 }
 

@@ -57,12 +57,12 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   j["passes"] = passes_json(*v.passes);
   j["pieces"] = pieces_json(v.model());
   j["kernels"] = kernel_calls(v.model());
-  for (const engine::PhaseSpec& phase : engine::kPhases)
+  for (const engine::PhaseSpec& phase : e.phases())
     j["sizes"][std::string(phase.name)] = e.runner(phase.name)->sizes();
   const auto live = e.device().pool().stats().live_by_label;
   const auto found = live.find("activations");
   OrderedJson by_size = OrderedJson::array();
-  for (const engine::PhaseSpec& phase : engine::kPhases) {
+  for (const engine::PhaseSpec& phase : e.phases()) {
     const engine::StepRunner* runner = e.runner(phase.name);
     by_size.push_back({{"size", runner->largest()}, {"bytes", runner->planned_bytes()}});
   }

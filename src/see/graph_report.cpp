@@ -47,7 +47,7 @@ std::string phase_mode(const engine::StepRunner* runner) {
 OrderedJson graph_json(engine::Engine& engine) {
   OrderedJson j;
   size_t planned = 0;
-  for (const engine::PhaseSpec& phase : engine::kPhases) {
+  for (const engine::PhaseSpec& phase : engine.phases()) {
     const engine::StepRunner* runner = engine.runner(phase.name);
     j[std::string(phase.name)] = phase_json(runner);
     planned = std::max(planned, runner->planned_bytes());
@@ -60,7 +60,7 @@ OrderedJson graph_json(engine::Engine& engine) {
 
 std::string graph_summary(engine::Engine& engine) {
   std::vector<std::string> phases;
-  for (const engine::PhaseSpec& phase : engine::kPhases)
+  for (const engine::PhaseSpec& phase : engine.phases())
     phases.push_back(phase_summary(phase.name, engine.runner(phase.name)));
   return fmt::format("{}", fmt::join(phases, "; "));
 }

@@ -37,7 +37,7 @@ std::optional<QueueTable> queue_table(engine::Engine& engine) {
   const auto budget = ascend::queue_budget(engine.device());
   if (!budget) return std::nullopt;
   QueueTable table{*budget, {}};
-  for (const engine::PhaseSpec& p : engine::kPhases) table.rows.push_back(row_of(*engine.runner(p.name), p.name));
+  for (const engine::PhaseSpec& p : engine.phases()) table.rows.push_back(row_of(*engine.runner(p.name), p.name));
   return table;
 }
 

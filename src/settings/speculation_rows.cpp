@@ -26,10 +26,12 @@ std::vector<Setting> speculation_rows() {
       integer("speculative_num_steps", {1, 63}, "drafts of one sequence in a step: one less than its rows"),
       choice("speculative_adaptive", {"on", "off"},
              "on: measured step times say how many drafts a step has; off: as many as there are", "on"),
-      integer("speculative_max_rows", {1, 4096}, "rows of a step that has drafts; default: the largest decode size"),
+      integer("speculative_max_rows", {1, 4096},
+              "rows of a step that has drafts; default: the largest decode size, and where graphs freeze sizes all "
+              "drafts of the largest batch"),
       choice("speculative_exact", {"auto", "required"},
-             "required: no start where drafts are asked for and this device or model cannot verify them with the same "
-             "bits; auto: a notice, and no drafts",
+             "required: no start where drafts are asked for and this device or model cannot verify them, or may give "
+             "other bits with them; auto: a notice",
              "auto"),
       integer("speculative_ngram_min_match_window_size", {1, 64}, "shortest match that is gone on from", "3"),
       integer("speculative_ngram_max_match_window_size", {1, 64}, "longest match that NGRAM tells from others", "12"),

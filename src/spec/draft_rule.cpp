@@ -37,6 +37,15 @@ const DraftChoice& DraftRule::choose(int64_t sequences, int64_t most_rows, std::
   return choice_;
 }
 
+const DraftChoice& DraftRule::look(int64_t sequences, int64_t most_rows, std::span<const Proposal> proposals,
+                                   std::span<const int64_t> priorities, const RowTimes& times,
+                                   const DraftingTime& drafting) {
+  const auto [spend, turn] = std::tuple(to_spend_us_, turn_);
+  choose(sequences, most_rows, proposals, priorities, times, drafting);
+  if (choice_.drafts > 0) to_spend_us_ = spend, turn_ = turn;
+  return choice_;
+}
+
 int64_t DraftRule::by_times(int64_t sequences, const RowTimes& times, const DraftingTime& drafting) {
   const double now = times(sequences).value_or(0);
   if (now <= 0) return 0;

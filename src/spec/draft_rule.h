@@ -40,6 +40,11 @@ class DraftRule {
   const DraftChoice& choose(int64_t sequences, int64_t most_rows, std::span<const Proposal> proposals,
                             std::span<const int64_t> priorities, const RowTimes& times, const DraftingTime& drafting);
 
+  // What choose() would say, for a look at a step that is still to be formed. No trial counts as made; a step without
+  // drafts counts as one.
+  const DraftChoice& look(int64_t sequences, int64_t most_rows, std::span<const Proposal> proposals,
+                          std::span<const int64_t> priorities, const RowTimes& times, const DraftingTime& drafting);
+
  private:
   struct Draft {
     float survival;

@@ -74,6 +74,35 @@ TEST(DraftModel, MemoryOfBothIsPlanned) {
   EXPECT_EQ(draft.kv_pages, (*engine)->memory().kv_pages);
 }
 
+// Both on one card. What a head needs, it has no kernels for: the model is served without drafts.
+TEST(DraftModel, IsOnTheCardOfTheModel) {
+  ModelSettings s = with_draft("llama_mha_untied");
+  s.device = "ascend";
+  s.ascend_runtime = "sim";
+  s.dtype = "bfloat16";
+  s.max_running_requests = 2;
+  s.chunked_prefill_size = 16;
+  s.graph.graph = "off";
+  auto engine = open_engine(s);
+  ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+  ASSERT_NE((*engine)->draft(), nullptr);
+  EXPECT_EQ(&(*engine)->draft()->device(), &(*engine)->device());
+  EXPECT_GT((*engine)->max_verify_rows(), 2);
+  EXPECT_GT((*engine)->draft()->max_verify_rows(), 2);
+  s.model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/llama";
+  s.speculation.algorithm = "EAGLE";
+  s.speculation.draft_model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/llama_eagle";
+  testing::internal::CaptureStderr();
+  engine = open_engine(s);
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+  EXPECT_EQ((*engine)->draft(), nullptr);
+  EXPECT_EQ((*engine)->max_verify_rows(), 0);
+  EXPECT_NE(said.find("no ascend kernel for concat"), std::string::npos) << said;
+  s.speculation.exact = "required";
+  EXPECT_FALSE(open_engine(s).is_ok());
+}
+
 TEST(DraftModel, OfAnotherVocabularyIsAnError) {
   const auto engine = open_engine(with_draft("qwen3_tied"));
   ASSERT_FALSE(engine.is_ok());

@@ -132,17 +132,23 @@ TEST(SpeculationSettings, ADraftModelIsNamedExactlyWhereOneDrafts) {
 
 TEST(SpeculationSettings, ExactnessThatIsRequiredIsAnErrorWhereThereIsNone) {
   SpeculationSettings s;
+  DeviceInfo same, other;
+  other.row_invariant = false;
+  other.name = "an NPU";
   s.algorithm = "NGRAM";
-  EXPECT_TRUE(s.check_engine("a reason").is_ok());
+  EXPECT_TRUE(s.check_engine("a reason", same).is_ok());
+  EXPECT_TRUE(s.check_engine("", other).is_ok());
   s.exact = "required";
-  EXPECT_TRUE(s.check_engine("").is_ok());
-  EXPECT_NE(s.check_engine("a reason")
+  EXPECT_TRUE(s.check_engine("", same).is_ok());
+  EXPECT_EQ(s.check_engine("", other).message(),
+            "`speculative_exact` required: an NPU: one token and several are attended by two kernels; allowed: auto");
+  EXPECT_NE(s.check_engine("a reason", same)
                 .message()
                 .find("`speculative_exact` required: no drafts can be verified here: "
                       "a reason"),
             std::string::npos);
   s.algorithm = "none";
-  EXPECT_TRUE(s.check_engine("a reason").is_ok());
+  EXPECT_TRUE(s.check_engine("a reason", other).is_ok());
 }
 
 }  // namespace

@@ -82,6 +82,38 @@ TEST(GraphSizes, FewerAreSpreadOverAll) {
   }
 }
 
+// Batches of the original's list for drafts, times the rows of a sequence.
+TEST(GraphSizes, StepsWithDraftsHaveTheOriginalsBatchesTimesTheirWidths) {
+  const Json& lists = originals().at("with_largest").at("speculative");
+  const auto sorted = [](Sizes s) {
+    std::sort(s.begin(), s.end());
+    s.erase(std::unique(s.begin(), s.end()), s.end());
+    return s;
+  };
+  for (const auto& [largest, batches] : lists.items()) {
+    const int64_t most = std::stoll(largest);
+    for (const int64_t each : {2, 3, 8, 16}) {
+      Sizes fixed, any;
+      for (const int64_t n : batches.get<Sizes>()) fixed.push_back(n * each);
+      EXPECT_EQ(verify_sizes({each, false}, most), fixed) << largest << " times " << each;
+      for (const int64_t n : batches.get<Sizes>())
+        for (const int64_t width : {int64_t{2}, int64_t{4}, each})
+          if (width <= each) any.push_back(n * width);
+      EXPECT_EQ(verify_sizes({each}, most), sorted(any)) << largest << " times up to " << each;
+    }
+  }
+}
+
+TEST(GraphSizes, AWidthIsOnlyThereInBatchesThatCanReachIt) {
+  // 20 rows: 2 sequences of 8, 5 of 4, 10 of 2.
+  EXPECT_EQ(verify_sizes({8, true, 20}, 64), (Sizes{2, 4, 6, 8, 10, 12, 14, 16, 20}));
+  EXPECT_EQ(verify_sizes({8, false, 20}, 64), (Sizes{8, 16}));
+  EXPECT_EQ(verify_sizes({8, false, 7}, 64), Sizes{});  // not even one
+  EXPECT_EQ(verify_sizes({4, true}, 5, {1, 3, 9}), (Sizes{2, 4, 6, 12}));
+  EXPECT_EQ(verify_sizes({3, true}, 4, {}, false), (Sizes{2, 3, 4, 6, 8, 9, 12}));
+  EXPECT_EQ(verify_sizes({1, true}, 5), Sizes{});
+}
+
 TEST(GraphSizes, UserListsAreSortedAndChecked) {
   EXPECT_EQ(*parse_sizes("`graph_decode_sizes`", "8, 1,2,8", 64), (std::vector<int64_t>{1, 2, 8}));
   for (const char* bad : {"", "0", "65", "1,,2", "a", "1,2x", "-3"}) {

@@ -1,10 +1,12 @@
-// A step with drafts on the CPU: every row has the bits of the plain decode step with the same history, also behind
-// drafts that were wrong before, and it runs in the decode program as it is.
+// A step with drafts: every row has the bits of the plain decode step with the same history, also behind drafts that
+// were wrong before. On the CPU it runs in the decode program as it is; where graphs freeze sizes in a capture of more
+// rows, whose other rows read garbage and write nothing that lasts.
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "support/tiny_models.h"
+#include "support/wide_latents.h"
 
 namespace reprise::verify_steps_test {
 namespace {
@@ -25,7 +27,22 @@ struct Param {
   DType dtype;
   std::optional<DType> kv_dtype;
   std::optional<engine::GraphPolicy> policy;
+  bool frozen = false;  // graphs freeze sizes, as on an accelerator
+  DeviceKind device = DeviceKind::Cpu;
 };
+
+// What is there before a step in the arena, in the scratch page and in the inputs of rows that belong to nobody.
+void spoil(const engine::StagedStep& s) {
+  s.fill(s.arena.data(), 0xff, s.arena.size());  // NaN in every dtype
+  const auto& shape = s.pool.shape();
+  for (size_t c = 0; c < shape.caches.size(); ++c) s.fill(s.pool.cache(c), 0xff, shape.caches[c].page_bytes);
+  for (const auto& in : s.stage.inputs()) {
+    const int64_t below = in.spec->padding_below.value(s.live);
+    const auto numbers = models::ints(in.view);
+    for (int64_t i = in.spec->type.shape.elements(s.live); below > 0 && i < in.view.elements(); ++i)
+      numbers[static_cast<size_t>(i)] = static_cast<int32_t>(i % below);
+  }
+}
 
 class VerifySteps : public testing::TestWithParam<Param> {
  protected:
@@ -37,10 +54,32 @@ class VerifySteps : public testing::TestWithParam<Param> {
     s.chunk = 512;
     s.most_drafts = 5;
     s.total_tokens = 24 * kv::kPageTokens;
-    auto e = testing_support::open_engine(testing_support::tiny_model_path(GetParam().model), s);
+    s.device = GetParam().device;
+    s.live_sizes = !GetParam().frozen;
+    s.verify = {7, false};
+    std::string folder = testing_support::tiny_model_path(GetParam().model);
+    if (s.device == DeviceKind::Ascend && GetParam().model.starts_with("deepseek")) {
+      wide_.emplace(GetParam().model, 2);
+      folder = wide_->path();
+    }
+    auto e = testing_support::open_engine(folder, s);
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     engine_ = std::move(*e);
     vocab_ = static_cast<size_t>(engine_->vocab_size());
+    if (GetParam().frozen) engine_->set_step_hook(spoil);
+  }
+
+  const engine::StepRunner& runner() const { return *engine_->runner(GetParam().frozen ? "verify" : "decode"); }
+
+  // The bytes of all pages that are nobody's, where the host sees them.
+  std::string free_pages() const {
+    std::string bytes;
+    kv::KvPool& pool = engine_->kv_pool();
+    for (size_t c = 0; c < pool.shape().caches.size() && engine_->device().info().host_visible; ++c)
+      for (kv::PageId p = 1; p <= pool.total_pages(); ++p)
+        if (!pool.in_use(p))
+          bytes.append(reinterpret_cast<const char*>(pool.page(c, p)), pool.shape().caches[c].page_bytes);
+    return bytes;
   }
 
   // Logits after every token of `text` from `from` on, one decode step each.
@@ -62,6 +101,7 @@ class VerifySteps : public testing::TestWithParam<Param> {
     return out;
   }
 
+  std::optional<testing_support::WideLatents> wide_;
   std::unique_ptr<engine::Engine> engine_;
   size_t vocab_ = 0;
 };
@@ -95,6 +135,8 @@ TEST_P(VerifySteps, RowsHaveTheBitsOfPlainSteps) {
   ASSERT_TRUE(engine_->step(heads).is_ok());
   const uint64_t prompt_steps = engine_->runner("prefill")->stats().steps;
   const size_t planned = engine_->runner("decode")->planned_bytes();
+  const uint64_t before = runner().stats().steps;
+  const std::string others = free_pages();
   for (int round = 0; round < 2; ++round) {
     std::vector<Tokens> drafts;
     for (const One& o : all) {
@@ -129,6 +171,12 @@ TEST_P(VerifySteps, RowsHaveTheBitsOfPlainSteps) {
   }
   EXPECT_EQ(engine_->runner("prefill")->stats().steps, prompt_steps) << "a verify step ran as a prompt";
   EXPECT_EQ(engine_->runner("decode")->planned_bytes(), planned);
+  EXPECT_EQ(runner().stats().steps, before + 2);
+  if (GetParam().frozen) {
+    EXPECT_TRUE(runner().stats().fallbacks.empty());
+    EXPECT_GT(runner().stats().padded_rows, 0u);
+    EXPECT_TRUE(free_pages() == others) << "a step with drafts has written to a page of nobody";
+  }
   for (One& o : all) engine_->release(o.sequence);
 }
 
@@ -200,12 +248,19 @@ std::vector<Param> params() {
     for (DType dtype : {DType::F32, DType::BF16}) out.push_back({model, dtype, {}, {}});
   out.push_back({"llama_gqa3_tied", DType::BF16, DType::I8, {}});
   out.push_back({"qwen3_tied", DType::BF16, {}, engine::GraphPolicy::Off});
+  for (auto* model : {"llama_gqa3_tied", "deepseek_v2_moe", "mistral_window24"})
+    out.push_back({model, DType::BF16, {}, {}, true});
+  for (auto* model : {"qwen3_tied", "qwen3_moe_norm", "deepseek_v2_lite"})
+    out.push_back({model, DType::BF16, {}, {}, true, DeviceKind::Ascend});
   return out;
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, VerifySteps, testing::ValuesIn(params()), [](const auto& info) {
   const Param& p = info.param;
-  return fmt::format("{}_{}{}{}", p.model, dtype_name(p.dtype), p.kv_dtype ? "_i8" : "", p.policy ? "_eager" : "");
+  return fmt::format("{}_{}{}{}{}", p.model, dtype_name(p.dtype), p.kv_dtype ? "_i8" : "", p.policy ? "_eager" : "",
+                     p.device == DeviceKind::Ascend ? "_ascend"
+                     : p.frozen                     ? "_frozen"
+                                                    : "");
 });
 
 }  // namespace

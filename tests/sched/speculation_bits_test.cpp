@@ -64,12 +64,19 @@ struct Setup {
   int64_t chunk = 256, pages = 40, rows = 64;
   int64_t verify_replay = 0;
   std::string fault = {};  // of a step with drafts
+  // Graphs freeze sizes: steps with drafts have captures of their own, of so many rows; 0: as many as come.
+  std::optional<int64_t> frozen = {};
+  DeviceKind device = DeviceKind::Cpu;
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const Setup& s) {
   DeviceOptions device;
   device.threads = 2;
   device.pin_threads = false;
+  device.live_sizes = !s.frozen;
+  device.kind = s.device;
+  device.ascend_runtime = "sim";
+  setenv("ASCEND_SIM_RACES", "1", 0);  // work on the same memory that nothing orders is an error
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
   o.model_path = testing_support::tiny_model_path(s.model);
@@ -83,6 +90,7 @@ Result<std::unique_ptr<engine::Engine>> open(const Setup& s) {
   if (s.policy) o.graph.policy = *s.policy;
   if (s.decode) o.graph.decode = *s.decode;
   o.graph.verify_replay = s.verify_replay;
+  o.graph.verify = {5, true, s.frozen.value_or(0)};
   if (!s.fault.empty()) {
     ASSIGN_OR_RETURN(const engine::Fault fault, engine::parse_fault(s.fault));
     o.graph.faults.push_back(fault);
@@ -216,10 +224,8 @@ int64_t decode_steps(const Outcome& o) {
   return sum;
 }
 
-class SpeculationBits : public testing::TestWithParam<Setup> {};
-
-TEST_P(SpeculationBits, AnswersAreThoseWithoutDrafts) {
-  auto e = open(GetParam());
+void expect_answers_of_plain_steps(const Setup& setup) {
+  auto e = open(setup);
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   const auto vocab = static_cast<int32_t>((*e)->vocab_size());
   const Outcome plain = run(**e, {});
@@ -242,16 +248,35 @@ TEST_P(SpeculationBits, AnswersAreThoseWithoutDrafts) {
     }
   }
   EXPECT_EQ((*e)->counters().differences, 0u);
-  if (GetParam().verify_replay > 0) {
+  if (setup.verify_replay > 0) {
     EXPECT_GT((*e)->counters().checked, 50u);
   }
-  if (!GetParam().fault.empty()) {
-    EXPECT_EQ((*e)->runner("decode")->quarantined().size(), 1u);
+  if (setup.fault.starts_with("alloc")) {
+    EXPECT_EQ((*e)->runner("verify")->dropped().size(), 1u);
+  } else if (!setup.fault.empty()) {
+    EXPECT_EQ((*e)->runner(setup.frozen ? "verify" : "decode")->quarantined().size(), 1u);
   }
-  if (GetParam().pages < 20) {
+  if (setup.frozen) {
+    const engine::StepRunner& verify = *(*e)->runner("verify");
+    EXPECT_GT(verify.stats().steps, 50u);
+    if (setup.fault.empty() && !setup.policy) {
+      EXPECT_TRUE(verify.stats().fallbacks.empty());
+      EXPECT_GT(verify.stats().padded_rows, 0u);
+    }
+  }
+  if (setup.pages < 20) {
     EXPECT_GT(plain.stats.preemptions, 0u);
   }
 }
+
+class SpeculationBits : public testing::TestWithParam<Setup> {};
+
+TEST_P(SpeculationBits, AnswersAreThoseWithoutDrafts) { expect_answers_of_plain_steps(GetParam()); }
+
+// Where graphs freeze sizes, on the CPU and on the simulated NPU, which computes steps by itself besides.
+class FrozenSpeculation : public testing::TestWithParam<Setup> {};
+
+TEST_P(FrozenSpeculation, AnswersAreThoseWithoutDrafts) { expect_answers_of_plain_steps(GetParam()); }
 
 // Drafts of the same model, and of one with other weights.
 TEST_P(SpeculationBits, AnswersAreThoseWithoutADraftModel) {
@@ -262,8 +287,14 @@ TEST_P(SpeculationBits, AnswersAreThoseWithoutADraftModel) {
   for (const std::string& name : std::vector<std::string>{setup.model, "llama_mha_untied"}) {
     SCOPED_TRACE(name);
     if (name == setup.model && (*e)->has_states()) continue;  // a draft model keeps none
-    auto draft = open(
-        {.name = "draft", .model = name, .dtype = setup.dtype, .kv_dtype = setup.kv_dtype, .pages = setup.pages + 8});
+    auto draft = open({.name = "draft",
+                       .model = name,
+                       .dtype = setup.dtype,
+                       .kv_dtype = setup.kv_dtype,
+                       .pages = setup.pages + 8,
+                       .rows = setup.rows,
+                       .frozen = setup.frozen,
+                       .device = setup.device});
     ASSERT_TRUE(draft.is_ok()) << draft.status().message();
     SchedulerOptions options;
     options.speculation.adaptive = false;
@@ -294,7 +325,28 @@ INSTANTIATE_TEST_SUITE_P(
         Setup{.name = "states_piecewise", .model = "qwen3_5", .decode = GraphMode::Piecewise, .chunk = 17},
         Setup{.name = "states_eager", .model = "qwen3_5", .dtype = DType::F32, .policy = engine::GraphPolicy::Off},
         Setup{.name = "states_small_pool", .model = "qwen3_next", .pages = 9},
-        Setup{.name = "states_failed_verify_step", .model = "qwen3_5", .fault = "kernel-error@95"}),
+        Setup{.name = "states_failed_verify_step", .model = "qwen3_5", .fault = "kernel-error@95"},
+        Setup{.name = "frozen", .rows = 16, .frozen = 0},
+        Setup{.name = "ascend", .rows = 16, .frozen = 0, .device = DeviceKind::Ascend}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    , FrozenSpeculation,
+    testing::Values(Setup{.name = "piecewise", .decode = GraphMode::Piecewise, .rows = 16, .frozen = 0},
+                    Setup{.name = "eager", .policy = engine::GraphPolicy::Off, .rows = 16, .frozen = 0},
+                    Setup{.name = "few_rows_checked", .rows = 6, .verify_replay = 3, .frozen = 9},
+                    Setup{.name = "failed_verify_step", .rows = 16, .fault = "kernel-error@95", .frozen = 0},
+                    Setup{.name = "failed_capture", .chunk = 64, .rows = 4, .fault = "alloc@14", .frozen = 0},
+                    Setup{.name = "ascend_eager",
+                          .policy = engine::GraphPolicy::Off,
+                          .rows = 16,
+                          .frozen = 0,
+                          .device = DeviceKind::Ascend},
+                    Setup{.name = "ascend_piecewise",
+                          .decode = GraphMode::Piecewise,
+                          .rows = 4,
+                          .frozen = 0,
+                          .device = DeviceKind::Ascend}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "sched/scheduler_fixture.h"
 #include "support/drafters.h"
+#include "support/executor_proxy.h"
 
 namespace reprise::sched {
 namespace {
@@ -222,15 +223,72 @@ TEST_F(SpeculationTest, ADrafterHearsOfEveryAnswerAndOfNoRejectedToken) {
   EXPECT_EQ(accepted, first->result->drafts.accepted + second->result->drafts.accepted);
 }
 
+// A step with drafts is over before the next one is formed. In text that cannot be guessed the next step is formed
+// while the current one runs, as without drafts.
+TEST_F(SpeculationTest, OnADeviceThatRunsByItselfStepsWithDraftsAreWaitedFor) {
+  const Tokens known = count_up(5), other = count_up(9, 4);
+  for (const bool guessed : {true, false}) {
+    make_with({8, 64, 20, 1000}, from_script({text(known, guessed ? 200 : 10)}));
+    executor->runs_beside = true;
+    const auto a = add(forever(known, 41));
+    const auto b = guessed ? nullptr : add(forever(other, 41));
+    run_out();
+    EXPECT_EQ(a->tokens, expected(known, 41, true));
+    const auto stops = scheduler->stats().overlap_stops[static_cast<size_t>(OverlapStop::Drafts)];
+    if (guessed) {
+      EXPECT_EQ(executor->verify_steps, 10);
+      EXPECT_EQ(executor->steps, 11);
+      EXPECT_EQ(executor->most_in_flight, 1);
+      EXPECT_EQ(stops, 11u) << "the prompt's step is waited for as well: its token may be followed by drafts";
+      continue;
+    }
+    EXPECT_EQ(b->tokens, expected(other, 41, true));
+    EXPECT_EQ(executor->verify_steps, 3) << "9 tokens of the answer are known: 1, 4 + 4";
+    EXPECT_EQ(executor->most_in_flight, 2);
+    EXPECT_LE(stops, 4u);
+  }
+}
+
+// Where one token is repeated, the token in flight is all that n-grams tell; a draft follows it all the same.
+TEST_F(SpeculationTest, ARepeatedTokenIsDraftedOnADeviceThatRunsByItself) {
+  const Tokens prompt = count_up(5);
+  make_with({8, 64, 20, 1000}, from_script({text(prompt, 200)}), 0, 2);  // one draft at a time
+  executor->runs_beside = true;
+  const auto a = add(forever(prompt, 21));
+  run_out();
+  EXPECT_EQ(a->tokens, expected(prompt, 21, true));
+  EXPECT_EQ(executor->verify_steps, 10);
+}
+
+// A look ahead that finds nothing leaves the step behind it without drafts; they begin a step later.
+TEST_F(SpeculationTest, WhatLooksWorthlessIsFormedAhead) {
+  adaptive = true;
+  const Tokens prompt = count_up(5);
+  make_with({8, 64, 20, 1000}, from_script({text(prompt, 200)}));
+  executor->runs_beside = true;
+  executor->cost = [](int64_t rows) { return std::optional(100.0 * static_cast<double>(rows)); };  // no draft pays
+  const auto a = add(forever(prompt, 30));
+  run_out();
+  EXPECT_EQ(a->tokens, expected(prompt, 30, true));
+  EXPECT_EQ(executor->most_in_flight, 2);
+  EXPECT_GT(off(SpecOff::Cost), 20u);
+  EXPECT_LE(executor->verify_steps, 1) << "a trial";
+}
+
 TEST_F(SpeculationTest, ExecutorsWithoutSuchStepsSaySo) {
   SchedulerOptions options;
   options.speculation.algorithm = spec::Algorithm::Ngram;
-  FakeExecutor beside({4, 64, 20, 1000});
-  beside.runs_beside = true;
+  struct Without : testing_support::ExecutorProxy {
+    using ExecutorProxy::ExecutorProxy;
+    int64_t max_verify_rows() const override { return 0; }
+    std::string verify_refusal() const override { return "for a reason"; }
+  };
+  FakeExecutor inner({4, 64, 20, 1000});
+  Without without(inner);
   testing::internal::CaptureStderr();
-  Scheduler s(beside, options);
+  Scheduler s(without, options);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("no drafts (`speculative_algorithm` NGRAM is off)"), std::string::npos) << said;
+  EXPECT_NE(said.find("no drafts (`speculative_algorithm` NGRAM is off): for a reason"), std::string::npos) << said;
   EXPECT_FALSE(s.stats().speculation.on);
 }
 

@@ -111,6 +111,25 @@ TEST(CudaInt8, SmallFamiliesAreNearTheCpu) {
   }
 }
 
+// A step with two drafts that are the text's tokens, and one that is not.
+void expect_verified(engine::Engine& e, const std::vector<int32_t>& tokens, const std::vector<float>& expected) {
+  const size_t vocab = expected.size() / tokens.size(), own = tokens.size() - 2;
+  engine::Sequence s(std::vector<int32_t>(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(own)));
+  ASSERT_TRUE(e.reserve(s, s.size() + 3).is_ok());
+  while (s.uncached() > 1) {
+    const engine::StepItem chunk{&s, std::min(s.uncached() - 1, e.max_step_tokens())};
+    ASSERT_TRUE(e.step({&chunk, 1}).is_ok());
+  }
+  const std::vector<int32_t> drafts{tokens[own], tokens[own + 1], 3};
+  const engine::StepItem item{&s, 4, 4, drafts};
+  const auto logits = e.step({&item, 1});
+  ASSERT_TRUE(logits.is_ok()) << logits.status().message();
+  EXPECT_TRUE(testing_support::same_bits(logits->first(3 * vocab), std::span(expected).subspan((own - 1) * vocab)))
+      << "a step with drafts";
+  EXPECT_EQ(e.runner("verify")->stats().replays, 1u);
+  e.release(s);
+}
+
 // Every row's logits, in every way of running a step.
 class CudaModes : public CudaGolden {};
 
@@ -127,6 +146,7 @@ TEST_P(CudaModes, GiveTheSameBits) {
   piecewise.policy = whole.policy = engine::GraphPolicy::Required;
   piecewise.prefill = GraphMode::Piecewise;
   piecewise.chunk = whole.chunk = p.gpu ? 64 : 16;
+  whole.verify = {4, false};
   whole.prefill = GraphMode::Whole;
   auto first = testing_support::open_engine(folder, eager);
   ASSERT_TRUE(first.is_ok()) << first.status().message();
@@ -141,6 +161,7 @@ TEST_P(CudaModes, GiveTheSameBits) {
           << (s.prefill == GraphMode::Whole ? "whole" : "piecewise") << ", chunks of " << chunk;
     EXPECT_GT((*e)->runner("decode")->stats().replays, 0u);
     EXPECT_TRUE((*e)->runner("decode")->stats().fallbacks.empty());
+    if (s.prefill == GraphMode::Whole && !(*e)->has_states()) expect_verified(**e, tokens, expected);
   }
 }
 

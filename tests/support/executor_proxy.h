@@ -20,7 +20,9 @@ class ExecutorProxy : public engine::Executor {
   bool overlaps() const override { return inner_.overlaps(); }
   int64_t max_verify_rows() const override { return inner_.max_verify_rows(); }
   std::string verify_refusal() const override { return inner_.verify_refusal(); }
-  engine::RowsCost rows_cost(int64_t rows) const override { return inner_.rows_cost(rows); }
+  engine::RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
+    return inner_.rows_cost(rows, sequences);
+  }
   Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
     return inner_.submit(items, output);
   }

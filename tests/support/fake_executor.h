@@ -69,11 +69,11 @@ class FakeExecutor final : public engine::Executor {
   }
   bool has_greedy_steps() const override { return greedy_steps; }
   bool overlaps() const override { return runs_beside; }
-  int64_t max_verify_rows() const override { return runs_beside ? 0 : limits_.rows; }
+  int64_t max_verify_rows() const override { return limits_.rows; }
   int64_t max_drafts() const override { return has_states() ? limits_.state_drafts : INT64_MAX; }
   bool has_states() const override { return states_.slots() > 0; }
   kv::StatePool* kept_states() override { return has_states() ? &states_ : nullptr; }
-  engine::RowsCost rows_cost(int64_t rows) const override { return {true, cost ? cost(rows) : std::nullopt}; }
+  engine::RowsCost rows_cost(int64_t rows, int64_t) const override { return {true, cost ? cost(rows) : std::nullopt}; }
 
   Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
     if (flights_.size() >= 2) return error(Code::Internal, "two steps are in flight");
@@ -143,7 +143,7 @@ class FakeExecutor final : public engine::Executor {
       engine::Sequence& s = *item.sequence;
       const int64_t own_end = s.cached() + item.own(), end = s.cached() + item.count;
       if (item.own() < 1 || own_end > s.size()) return invalid("{} tokens of {}", item.own(), s.uncached());
-      if (!item.drafts.empty() && (own_end != s.size() || s.pending() || runs_beside))
+      if (!item.drafts.empty() && (own_end != s.size() || s.pending()))
         return invalid("drafts behind token {} of {}", own_end, s.size());
       if (kv::pages_for(end) > static_cast<int64_t>(s.pages().size())) return invalid("no page for token {}", end);
       for (int64_t t = s.cached(); t < end; ++t)
@@ -187,7 +187,7 @@ class FakeExecutor final : public engine::Executor {
     int64_t row = 0;
     for (const Part& p : flights_.back().parts) {
       row += p.logit_rows;
-      if (p.sequence == &s) return p.logit_rows > 0 ? row - 1 : -1;
+      if (p.sequence == &s) return p.logit_rows > 0 && !p.drafts ? row - 1 : -1;
     }
     return -1;
   }

@@ -107,6 +107,8 @@ struct EngineSetup {
   bool count_experts = false;
   int64_t loras = 0;
   int64_t most_drafts = 0;
+  bool live_sizes = true;          // of the CPU; false: graphs freeze sizes
+  engine::VerifyRows verify = {};  // where they do
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -118,6 +120,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   device.isa = s.isa;
   device.threads = s.threads;
   device.pin_threads = false;
+  device.live_sizes = s.live_sizes;
   device.member = s.member;
   engine::EngineOptions o;
   o.member = s.member;
@@ -143,6 +146,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
     o.graph.decode_sizes = {s.rows};
     o.graph.prefill_sizes = {std::min<int64_t>(s.chunk, 64)};
   }
+  o.graph.verify = s.verify;
   // A dynamically scaled window may be exceeded; that is its purpose.
   o.max_total_tokens = s.total_tokens ? s.total_tokens : 16 * s.context;
   return engine::Engine::create(o, std::move(platform));

@@ -86,6 +86,7 @@ class AscendDevice final : public Device {
     return capture_graph(resources_, static_cast<AscendStream&>(stream), body);
   }
   std::vector<OwnCheck> own_checks() override { return card_checks(context_, pool_); }
+  const std::shared_ptr<Context>& context() const { return context_; }
   QueueBudget budget() const { return resources_->budget(); }
 
  private:
@@ -146,10 +147,16 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   info.asynchronous = true;
   info.free_patches = false;  // a task group is nine places of a queue
   info.skips_negative_slots = false;
+  info.row_invariant = false;  // attention of one row is batched (BSND), of several a row of tokens (TND)
   info.computes = library->computes();
   info.notes = notes_of(*parts.context);
   parts.device = std::make_unique<AscendDevice>(std::move(info), parts.context);
   return parts;
+}
+
+std::shared_ptr<Context> context_of(const Device& device) {
+  const auto* mine = dynamic_cast<const AscendDevice*>(&device);
+  return mine ? mine->context() : nullptr;
 }
 
 std::optional<QueueBudget> queue_budget(const Device& device) {

@@ -30,6 +30,9 @@ struct AscendParts {
 // Unsupported, with what was looked for and where, when there is no runtime or no NPU.
 Result<AscendParts> make_ascend_device(const AscendOptions& options);
 
+// That of a device made here; null: it is another's.
+std::shared_ptr<Context> context_of(const Device& device);
+
 void register_ascend(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 
 }  // namespace reprise::ascend
