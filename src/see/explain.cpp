@@ -57,8 +57,7 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   j["passes"] = passes_json(*v.passes);
   j["pieces"] = pieces_json(v.model());
   j["kernels"] = kernel_calls(v.model());
-  for (const engine::PhaseSpec& phase : e.phases())
-    j["sizes"][std::string(phase.name)] = e.runner(phase.name)->sizes();
+  for (const engine::PhaseSpec& phase : e.phases()) j["sizes"][std::string(phase.name)] = e.runner(phase.name)->sizes();
   const auto live = e.device().pool().stats().live_by_label;
   const auto found = live.find("activations");
   OrderedJson by_size = OrderedJson::array();

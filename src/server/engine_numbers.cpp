@@ -20,8 +20,7 @@ GraphPhase phase_of(std::string_view name, const engine::StepRunner& runner) {
 
 GraphNumbers numbers_of(const engine::Engine& e) {
   GraphNumbers n;
-  for (const engine::PhaseSpec& phase : e.phases())
-    n.phases.push_back(phase_of(phase.name, *e.runner(phase.name)));
+  for (const engine::PhaseSpec& phase : e.phases()) n.phases.push_back(phase_of(phase.name, *e.runner(phase.name)));
   const engine::LoadTimes times = e.load_times();
   n.load_s = times.load_s;
   n.compile_s = times.compile_s;

@@ -135,6 +135,22 @@ TEST(AscendBenchOps, FusedOpsBesideTheirPartsInModelledTime) {
 }
 
 // The budget of queues, layer by layer: what docs/ascend-predictions.md shows.
+TEST(AscendDrafts, HaveCapturesOfTheirOwn) {
+  const OrderedJson j = json_of(
+      run_binary(fmt::format("graph explain --json --log-level error --dtype bfloat16 --max-running-requests 8 "
+                             "--graph-prefill-sizes 16 --speculative-algorithm NGRAM --speculative-num-draft-tokens 4 "
+                             "--speculative-max-rows 16 --model-path {}{}",
+                             model_folder("qwen3_untied"), kSim)));
+  EXPECT_EQ(j["sizes"]["verify"], OrderedJson({2, 4, 6, 8, 10, 12, 14, 16}));  // 8 times 2 rows, 4 times 4
+  ASSERT_EQ(j["queues"]["phases"].size(), 3u);
+  EXPECT_EQ(j["queues"]["phases"][2]["phase"], "verify");
+  EXPECT_EQ(j["queues"]["phases"][2]["held"], 8 * j["queues"]["phases"][0]["queues_of_a_size"].get<int>());
+  const OrderedJson& last = j["decisions"].back();
+  EXPECT_EQ(last["shape"], "verify, 2 to 16 rows");
+  EXPECT_EQ(last["mode"], "whole");
+  EXPECT_TRUE(holds(last["reason"], "batches up to 8 times 2, 4 rows; activations ")) << last;
+}
+
 struct Queues {
   int layers;
   const char* stack;

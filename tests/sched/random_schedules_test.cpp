@@ -128,6 +128,7 @@ class EngineSubject final : public Subject {
     o.max_total_tokens = limits.pages * kv::kPageTokens;
     o.context_length = limits.context;
     o.graph.policy = policy;
+    o.graph.verify = {4};
     if (where_ != ComputingPlatform::Cpu) o.graph.decode_sizes = {1, limits.rows}, o.graph.prefill_sizes = {32};
     return o;
   }
