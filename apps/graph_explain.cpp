@@ -17,6 +17,7 @@
 #include "see/graph_report.h"
 #include "see/phase_view.h"
 #include "see/queue_table.h"
+#include "see/stream_report.h"
 #include "see/token_reason.h"
 #include "settings/setting.h"
 #include "settings/values.h"
@@ -97,6 +98,7 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
                m.pieces()[i].thunks.size(), ops);
   }
   if (m.pieces().size() > kShown) fmt::print("... {} more pieces\n", m.pieces().size() - kShown);
+  if (const auto streams = stream_report(m)) fmt::print("\n{}", settings::as_flags(stream_text(*streams)));
   if (const auto share = contents_of_rank(e, m)) {
     fmt::print(
         "\nrank {} of {}: {:.1f} MB of weights, {:.1f} MB of KV cache, {:.1f} MB shared for what ranks exchange\n",

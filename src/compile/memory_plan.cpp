@@ -79,17 +79,18 @@ PlannedStorage storage_of_root(const Value* root, int64_t first, int64_t last, c
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace) {
+MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace, bool one_stream) {
   MemoryPlan plan;
   const LiveSizes bounds = graph.bounds();
-  const StreamClocks clocks(graph);
-  const bool streams = has_side_streams(graph);
+  const StreamClocks clocks(graph, one_stream);
+  const bool streams = !one_stream && has_side_streams(graph);
+  const auto stream_of = [&](const Node* n) { return one_stream ? kMainStream : n->stream; };
   std::vector<Life> lives;  // as plan.storages
   const auto add = [&](PlannedStorage storage, const Node* def) {
     plan.storages.push_back(storage);
     lives.push_back({def, {}});
     lives.back().last.fill(-1);
-    lives.back().touch(def->stream, storage.first);
+    lives.back().touch(stream_of(def), storage.first);
   };
   int64_t number = 0;
   for (const Node* n = graph.first(); n; n = n->next, ++number) {
@@ -98,7 +99,7 @@ MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*,
       auto it = plan.storage_of.find(storage_root(v));
       if (it == plan.storage_of.end() || (streams && n->is_view())) continue;
       plan.storages[it->second].last = number;
-      lives[it->second].touch(n->stream, number);
+      lives[it->second].touch(stream_of(n), number);
     }
     if (n->is_source()) continue;
     for (auto& v : n->out) {

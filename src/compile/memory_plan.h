@@ -41,8 +41,10 @@ struct MemoryPlan {
   size_t exchange_bytes = 0;
 };
 
-// `workspace` gives scratch bytes per node (missing: none).
-MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace);
+// `workspace` gives scratch bytes per node (missing: none). `one_stream`: as if all launches were on the main stream,
+// to tell what the others cost; such a plan is not for a graph that has them.
+MemoryPlan plan_memory(const Graph& graph, const std::unordered_map<const Node*, size_t>& workspace,
+                       bool one_stream = false);
 
 // Proves that no two storages alive at the same time overlap and that all lie inside the arena; and, where a graph has
 // several streams, that its waits keep every dependency in order. Independent of how the plan and the waits were made.

@@ -38,22 +38,24 @@ bool has_side_streams(const Graph& graph) {
   return false;
 }
 
-StreamClocks::StreamClocks(const Graph& graph) {
+StreamClocks::StreamClocks(const Graph& graph, bool one_stream) {
   std::array<StreamClock, kMaxGraphStreams> end;
   for (StreamClock& clock : end) clock.fill(-1);
   int64_t number = 0;
   for (const Node* n = graph.first(); n; n = n->next, ++number) {
-    StreamClock& own = end[n->stream];
-    own[n->stream] = number - 1;
+    const uint8_t stream = one_stream ? kMainStream : n->stream;
+    StreamClock& own = end[stream];
+    own[stream] = number - 1;
     for (const Node* w : n->waits) join(own, after(w));
-    at_[n] = {number, own};
-    own[n->stream] = number;
+    at_[n] = {number, stream, own};
+    own[stream] = number;
   }
 }
 
 StreamClock StreamClocks::after(const Node* node) const {
-  StreamClock clock = before(node);
-  clock[node->stream] = number(node);
+  const At& at = at_.at(node);
+  StreamClock clock = at.before;
+  clock[at.stream] = at.number;
   return clock;
 }
 

@@ -30,7 +30,8 @@ using StreamClock = std::array<int64_t, kMaxGraphStreams>;
 
 class StreamClocks {
  public:
-  explicit StreamClocks(const Graph& graph);
+  // `one_stream`: as if all launches were on the main one.
+  explicit StreamClocks(const Graph& graph, bool one_stream = false);
 
   int64_t number(const Node* node) const { return at_.at(node).number; }
   // What is done when the node begins.
@@ -41,6 +42,7 @@ class StreamClocks {
  private:
   struct At {
     int64_t number = 0;
+    uint8_t stream = kMainStream;
     StreamClock before{};
   };
   std::unordered_map<const Node*, At> at_;

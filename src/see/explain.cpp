@@ -4,6 +4,7 @@
 
 #include "see/decisions.h"
 #include "see/queue_table.h"
+#include "see/stream_report.h"
 
 namespace reprise::see {
 
@@ -76,6 +77,7 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
     if (!d.replayed()) j["fallbacks_possible"].push_back({{"shape", d.shape}, {"reason", d.reason}});
   }
   if (const auto queues = queue_table(e)) j["queues"] = queue_json(*queues);
+  if (const auto streams = stream_report(v.model())) j["streams"] = stream_json(*streams);
   if (const auto share = contents_of_rank(e, v.model())) j["rank"] = contents_json(*share);
   return j;
 }

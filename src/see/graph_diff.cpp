@@ -172,8 +172,8 @@ class Differ {
     if (b == kNone || d.result >= b_.nodes[b].out.size()) return {true, id};
     return {false, b_.nodes[b].out[d.result].id};
   }
-  bool same_operands(const DocNode& a, const DocNode& b) const {
-    return std::equal(a.in.begin(), a.in.end(), b.in.begin(), b.in.end(),
+  bool same_values(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) const {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                       [&](uint32_t x, uint32_t y) { return key_in_a(x) == Key(false, y); });
   }
 
@@ -212,7 +212,12 @@ class Differ {
         out += fmt::format("{}{}={}", comma, key, value);
         comma = ", ";
       }
-      return out + ")";
+      out += ")";
+      if (!n.stream.empty()) out += " @" + n.stream;
+      for (size_t i = 0; i < n.waits.size(); ++i)
+        out += fmt::format("{} {}", i ? "," : " after",
+                           name(g, n.waits[i], is_a ? key_in_a(n.waits[i]) : Key(false, n.waits[i])));
+      return out;
     };
     for (const auto& [x, y] : steps) {
       if (x == kNone) {
@@ -227,7 +232,8 @@ class Differ {
         continue;
       }
       const DocNode& b = b_.nodes[y];
-      const bool changed = a.attrs != b.attrs || !same_types(a, b), rewired = !same_operands(a, b);
+      const bool changed = a.attrs != b.attrs || !same_types(a, b) || a.stream != b.stream;
+      const bool rewired = !same_values(a.in, b.in) || !same_values(a.waits, b.waits);
       if (changed)
         ++s.changed;
       else if (rewired)

@@ -36,6 +36,8 @@ Status finish_doc(GraphDoc& doc) {
         n.layer = std::max(n.layer, from.layer);
       }
     }
+    for (uint32_t id : n.waits)
+      if (!doc.def.contains(id)) return invalid("%{} is waited for before it is defined", id);
     for (size_t r = 0; r < n.out.size(); ++r)
       if (!doc.def.emplace(n.out[r].id, GraphDoc::Definition{i, r}).second)
         return invalid("%{} is defined twice", n.out[r].id);
@@ -268,6 +270,12 @@ Result<GraphDoc> doc_from_json(const OrderedJson& json) {
     DocNode n;
     n.op = text_field(j, "op");
     n.made_by = text_field(j, "made_by");
+    n.stream = text_field(j, "stream");
+    if (const OrderedJson* after = field(j, "after"); after && after->is_array())
+      for (const auto& id : *after) {
+        ASSIGN_OR_RETURN(uint32_t w, value_number(&id, fmt::format("after of {}", n.op)));
+        n.waits.push_back(w);
+      }
     if (n.op.empty()) return invalid("node {} has no op", doc.nodes.size());
     for (const char* key : {"results", "operands"}) {
       const OrderedJson* list = field(j, key);

@@ -145,6 +145,9 @@ Result<std::string> node_table(const CompiledModel& m, const StepProfile* profil
       std::string in;
       for (const Value* v : n.in)
         in += (in.empty() ? "" : ", ") + (v->def->is_source() ? v->def->attrs.text("name") : fmt::format("%{}", v->id));
+      if (n.stream != kMainStream) in += fmt::format(" @{}", stream_name(n.stream));
+      for (size_t i = 0; i < n.waits.size(); ++i)
+        in += fmt::format("{} %{}", i ? "," : " after", n.waits[i]->result()->id);
       b.rows += fmt::format(
           "<tr title=\"made by {}\"><td class=\"n mono\">%{}</td><td class=\"w\">{}{}</td><td class=\"w mono\">{}</td>"
           "<td class=\"mono\">{}</td><td class=\"w mono\">{}</td>",

@@ -53,6 +53,8 @@ OrderedJson nodes_json(const CompiledModel& m, const GraphDoc& doc) {
       j["operands"].push_back({{"name", n->op->operands[i].name}, {"value", n->in[i]->id}});
     j["attrs"] = OrderedJson::object();
     for (auto& [name, value] : n->attrs.entries()) j["attrs"][name] = attr_json(value);
+    if (n->stream != kMainStream) j["stream"] = stream_name(n->stream);
+    for (const Node* w : n->waits) j["after"].push_back(w->result()->id);
     j["made_by"] = n->made_by;
     j["kernel"] = m.kernel(number) ? OrderedJson(m.kernel(number)->name) : OrderedJson(nullptr);
     if (piece_of[number] >= 0) j["piece"] = piece_of[number];
@@ -217,6 +219,9 @@ std::string dump_dot(const CompiledModel& m) {
   for (const Node* n = g.first(); n; n = n->next, ++number) {
     if (n->is_param()) continue;
     std::string label = n->op->name;
+    if (n->stream != kMainStream) label += fmt::format(" @{}", stream_name(n->stream));
+    for (const Node* w : n->waits)
+      edges += fmt::format("  n{} -> n{} [style=dotted];\n", w->result()->id, n->result()->id);
     if (n->is_input()) label += "\\n" + escaped(n->attrs.text("name"));
     for (const Value* v : n->in) {
       if (v->def->is_param())
@@ -232,7 +237,7 @@ std::string dump_dot(const CompiledModel& m) {
     clusters[doc->nodes[number].layer] += fmt::format("    n{} [label=\"{}\"{}];\n", n->result()->id, label, look);
   }
   std::string out = fmt::format(
-      "// filled: made by a pass; dashed: a view, no kernel\n"
+      "// filled: made by a pass; dashed: a view, no kernel; dotted: a wait for another stream\n"
       "digraph \"{}\" {{\n  node [shape=box, fontname=monospace, fontsize=10];\n  edge [fontname=monospace, "
       "fontsize=8];\n",
       escaped(g.name()));

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compile/memory_plan.h"
+#include "compile/recording.h"
 #include "graph/streams.h"
 #include "graph/text.h"
 #include "graph/tracer.h"
@@ -252,6 +253,51 @@ TEST_F(StreamsTest, StreamsAndWaitsArePrintedAndRead) {
   EXPECT_NE(refused("after %2", "after %3").find("of its own stream"), std::string::npos);
   EXPECT_NE(refused("after %2", "after %0").find("no launch"), std::string::npos);
   EXPECT_NE(refused("after %2", "after %4").find("not defined yet"), std::string::npos);
+}
+
+// Launches a b | c d e f, of which b, d and e are on the side: d follows a and b, e follows c, f follows d.
+struct Recorded : StreamsTest {
+  Graph g = std::move(*parse_graph(R"(graph "pieces" {
+  %0: f32[4, 16] = input(name="x") from "trace"
+  %1: f32[4, 16] = silu(%0) from "trace"
+  %2: f32[4, 16] = silu(%1) @side after %1 from "trace"
+  %3: f32[4, 16] = silu(%1) from "trace"
+  %4: f32[4, 16] = add(%1, %2) @side from "trace"
+  %5: f32[4, 16] = silu(%3) @side after %3 from "trace"
+  %6: f32[4, 16] = add(%3, %4) after %4 from "trace"
+  return y=%6, z=%5
+}
+)",
+                                   ops));
+
+  // Launches by letters, "0>" a mark recorded on stream 0, "1<" one that stream 1 waits for.
+  std::string recorded(uint32_t first, uint32_t last, bool one_stream = false) const {
+    std::vector<const Node*> nodes;
+    for (const Node* n = g.first(); n; n = n->next) nodes.push_back(n);
+    std::vector<Thunk> thunks;
+    for (uint32_t i = first; i <= last; ++i) {
+      Thunk t;
+      t.node = i;
+      thunks.push_back(t);
+    }
+    std::string out;
+    for (const RecordingStep& s : recording_of(thunks, nodes, one_stream)) {
+      const char stream = static_cast<char>('0' + s.stream);
+      if (s.kind == RecordingStep::Kind::Launch)
+        out += fmt::format("{}{} ", static_cast<char>('a' + first - 1 + s.number), stream);
+      else
+        out += fmt::format("{}{}{} ", stream, s.kind == RecordingStep::Kind::Record ? '>' : '<', s.number);
+    }
+    return out;
+  }
+};
+
+TEST_F(Recorded, APieceBeginsAndEndsOnTheMainStream) {
+  EXPECT_EQ(recorded(1, 6), "a0 0>1 1<1 b1 c0 0>3 d1 1>4 1<3 e1 0<4 f0 1>5 0<5 ");
+  EXPECT_EQ(recorded(1, 2), "a0 0>1 1<1 b1 1>2 0<2 ");  // what is waited for later is joined at the end
+  EXPECT_EQ(recorded(3, 6), "0>0 c0 0>1 1<0 d1 1>2 1<1 e1 0<2 f0 1>3 0<3 ");  // what was waited for earlier is done
+  EXPECT_EQ(recorded(4, 5), "d0 e0 ");                                        // beside nothing
+  EXPECT_EQ(recorded(1, 6, true), "a0 b0 c0 d0 e0 f0 ");
 }
 
 }  // namespace

@@ -67,13 +67,23 @@ struct Runner {
   Lane& lane;
   const std::shared_ptr<Task>& task;
 
-  void device_time(double micros) {
+  // `share`: of the chip, as far as it counts beside other streams of a graph.
+  void device_time(double micros, Share share = {}) {
     lane.clock += micros;
     lane.busy_before = true;
+    if (lane.steps) lane.steps->push_back({SharedStep::Kind::Work, micros, share});
+  }
+  void not_before(double clock) {
+    lane.clock = std::max(lane.clock, clock);
+    if (lane.steps) lane.steps->push_back({SharedStep::Kind::Until, clock});
+  }
+  // An event is a task of the graph like others.
+  void event_time() {
+    if (lane.steps) device_time(rate(Rate::GapGraph));
   }
   // When the task can begin: after the call that queued it, and for work of the cores after a gap.
   void begin(bool after_gap) {
-    if (after_gap && lane.busy_before) lane.clock += rate(lane.in_graph ? Rate::GapGraph : Rate::GapEager);
+    if (after_gap && lane.busy_before) device_time(rate(lane.in_graph ? Rate::GapGraph : Rate::GapEager));
     if (lane.in_graph) return;
     lane.clock = std::max(lane.clock, task->launched);
     if (task->host) lane.order.join(*task->host);
@@ -95,7 +105,7 @@ struct Runner {
     const std::shared_ptr<const Kernel> kernel = what.kernel;  // an update may replace it meanwhile
     begin(true);
     const double micros = kernel_micros(soc(world), world.config.rates, *kernel);
-    device_time(micros);
+    device_time(micros, kernel_share(soc(world), *kernel));
     auto& stats = world.stats.kernels[kernel->name];
     ++stats.count;
     stats.micros += micros;
@@ -119,7 +129,10 @@ struct Runner {
   void operator()(const CopyTask& copy) {
     begin(true);
     const bool within = is_device_address(copy.to) && is_device_address(copy.from);
-    device_time(within ? device_copy_micros(soc(world), copy.bytes) : link_copy_micros(copy.bytes));
+    if (within)
+      device_time(device_copy_micros(soc(world), copy.bytes), {0, 0, 1});
+    else
+      device_time(link_copy_micros(copy.bytes));
     void* to = resolve(world, copy.to, copy.bytes);
     const void* from = resolve(world, copy.from, copy.bytes);
     if (to == nullptr || from == nullptr) {
@@ -158,14 +171,14 @@ struct Runner {
       return is_abandoned(stream) ? "the stream was stopped while it waited for other ranks" : "";
     };
     outside(world, lock, [&] { problem = collect(what, moves ? from : nullptr, to, &clock, stopped); });
-    lane.clock = clock;
+    not_before(clock);
     device_time(collective_micros(link_bytes(what)));
     return problem;
   }
 
   void operator()(const FillTask& fill) {
     begin(true);
-    device_time(device_copy_micros(soc(world), fill.bytes / 2));  // only written
+    device_time(device_copy_micros(soc(world), fill.bytes / 2), {0, 0, 1});  // only written
     void* to = locate(world, fill.to, fill.bytes);
     if (to == nullptr) {
       raise(world, stream, kCoreException, "asynchronous fill: " + describe(fill.to, fill.bytes) + ": not alive");
@@ -179,6 +192,8 @@ struct Runner {
 
   void operator()(const RecordTask& record) {
     begin(false);
+    event_time();
+    if (lane.steps) lane.steps->push_back({SharedStep::Kind::Record, 0, {}, record.mark.get()});
     if (++world.records == world.config.faults.event_at) return;  // lost
     record.mark->done = true;
     record.mark->stamp = lane.clock;
@@ -188,8 +203,10 @@ struct Runner {
 
   void operator()(const WaitTask& wait) {
     begin(false);
+    event_time();
     const Mark& mark = *wait.mark;
     const double hop = mark.lane == lane.id ? 0 : rate(Rate::Hop);
+    if (lane.steps) lane.steps->push_back({SharedStep::Kind::Wait, hop, {}, &mark});
     lane.clock = std::max(lane.clock, mark.stamp + hop);
     lane.order.join(mark.order);
     if (!lane.in_graph) --wait.mark->waiting;
@@ -221,7 +238,7 @@ struct Runner {
       lane.order.join(*world.host_order);  // the host may have written it
     }
     auto stamp = world.value_stamps.find(reinterpret_cast<uintptr_t>(wait.address));
-    if (stamp != world.value_stamps.end()) lane.clock = std::max(lane.clock, stamp->second + rate(Rate::Hop));
+    if (stamp != world.value_stamps.end()) not_before(stamp->second + rate(Rate::Hop));
   }
 
   void operator()(const HostTask& host) {
@@ -237,7 +254,7 @@ struct Runner {
       thread.in_callback = false;
       end = thread.clock;
     });
-    lane.clock = end + rate(Rate::HostCallback);
+    not_before(end + rate(Rate::HostCallback));
     if (world.config.races) lane.order.join(*world.host_order);
   }
 
@@ -251,7 +268,7 @@ struct Runner {
     moved(world);
     if (!callback.blocks) return;
     world.changed.wait(lock, [&] { return report->done || is_abandoned(stream); });
-    lane.clock = std::max(lane.clock, report->clock);
+    not_before(report->clock);
   }
 
   void operator()(const GraphTask& replay);
@@ -274,8 +291,16 @@ void Runner::operator()(const GraphTask& replay) {
   std::vector<Lane> lanes(graph.lanes.size());
   // The first lane goes on in the stream's own order; further ones are handed back to it at the end.
   for (Lane& one : lanes) {
-    one = Lane{&one == lanes.data() ? lane.id : world.next_lane++, lane.clock, true, false, lane.order};
+    one.id = &one == lanes.data() ? lane.id : world.next_lane++;
+    one.clock = lane.clock;
+    one.in_graph = true;
+    one.order = lane.order;
   }
+  // One stream has the chip to itself. Several are timed together once it is known what each did.
+  const double started = lane.clock;
+  std::vector<std::vector<SharedStep>> steps(lanes.size());
+  if (lanes.size() > 1)
+    for (size_t i = 0; i < lanes.size(); ++i) lanes[i].steps = &steps[i];
   std::vector<size_t> next(graph.lanes.size(), 0);
   ++world.stats.replays;
   while (!is_abandoned(stream)) {
@@ -297,6 +322,10 @@ void Runner::operator()(const GraphTask& replay) {
     execute(world, lock, stream, lanes[pick], graph.lanes[pick].tasks[next[pick]]);
     ++next[pick];
     moved(world);
+  }
+  if (lanes.size() > 1) {
+    const std::vector<double> ends = shared_ends(steps, started);
+    for (size_t i = 0; i < lanes.size(); ++i) lanes[i].clock = ends[i];
   }
   for (const Lane& one : lanes) {
     lane.clock = std::max(lane.clock, one.clock);

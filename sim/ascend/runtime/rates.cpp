@@ -126,6 +126,12 @@ double peak(const Soc& soc, Unit unit) {
   return soc.bf16;
 }
 
+double memory_seconds(const Soc& soc, const Kernel& kernel) {
+  // Attention walks pages; only plain matrix kernels read one long stream.
+  const bool streams = kernel.unit == Unit::Cube || kernel.unit == Unit::CubeInt8;
+  return kernel.work.bytes / (soc.hbm_bandwidth * rate(streams ? Rate::StreamingEfficiency : Rate::MemoryEfficiency));
+}
+
 std::string line(const char* format, auto... values) {
   char text[400];
   std::snprintf(text, sizeof text, format, values...);
@@ -158,14 +164,18 @@ double published_mean(const std::string& kernel) {
 
 double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel) {
   const Unit unit = kernel.unit;
-  const Work& work = kernel.work;
-  // Attention walks pages; only plain matrix kernels read one long stream.
-  const bool streams = unit == Unit::Cube || unit == Unit::CubeInt8;
-  const double compute = work.operations / (peak(soc, unit) * rate(Rate::ComputeEfficiency));
-  const double memory =
-      work.bytes / (soc.hbm_bandwidth * rate(streams ? Rate::StreamingEfficiency : Rate::MemoryEfficiency));
-  const double micros = std::max(compute, memory) * 1e6 + rate(is_matrix(unit) ? Rate::StartCube : Rate::StartVector);
+  const double compute = kernel.work.operations / (peak(soc, unit) * rate(Rate::ComputeEfficiency));
+  const double micros = std::max(compute, memory_seconds(soc, kernel)) * 1e6 +
+                        rate(is_matrix(unit) ? Rate::StartCube : Rate::StartVector);
   return rates == Rates::Published ? std::max(micros, published_mean(kernel.name)) : micros;
+}
+
+Share kernel_share(const Soc& soc, const Kernel& kernel) {
+  const Unit unit = kernel.unit;
+  const double alone = kernel_micros(soc, Rates::Model, kernel);
+  // From its start on it has all cores of its kind, whatever it does with them.
+  return {is_matrix(unit) ? 1.0 : 0.0, unit == Unit::Vector || unit == Unit::Mixed ? 1.0 : 0.0,
+          memory_seconds(soc, kernel) * 1e6 / alone};
 }
 
 double update_micros(Rates rates) {
@@ -210,7 +220,10 @@ std::string assumptions(const Soc& soc, bool computes, double launch_factor, Rat
       text += line("published rates: %s: at least %.3g us (%s; the same profile)", mean.kernel, mean.micros,
                    word(Known::Measured));
   }
-  text += "kernels on different streams do not compete for cores or bandwidth (assumed)\n";
+  text +=
+      "streams of one graph divide cores and bandwidth: a kernel has all matrix cores, all vector cores or both from "
+      "its start on, and the bandwidth that it would use alone; an event is a task with the gap of one (assumed)\n";
+  text += "streams of different graphs, and launches by themselves, do not compete (assumed)\n";
   text += "every kernel reads its operands from device memory; reuse in the L2 cache is not modelled (assumed)\n";
   if (launch_factor != 1)
     text +=

@@ -25,7 +25,11 @@ struct SharedStep {
   const void* mark = nullptr;
 };
 
+#pragma GCC visibility push(default)  // for tests
+
 // The clock at the end of each stream, all of which start at `begin`. A mark that is never recorded holds up nothing.
 std::vector<double> shared_ends(const std::vector<std::vector<SharedStep>>& streams, double begin);
+
+#pragma GCC visibility pop
 
 }  // namespace ascend_sim

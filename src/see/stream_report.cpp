@@ -1,0 +1,98 @@
+#include "see/stream_report.h"
+
+#include <algorithm>
+
+#include "graph/streams.h"
+
+namespace reprise::see {
+namespace {
+
+using Launches = std::vector<const Node*>;
+
+std::string ops_in(const Launches& launches) {
+  std::vector<std::string_view> names;
+  for (const Node* n : launches) names.push_back(n->op->name);
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+// One fork after the other; `open` are the side launches that nothing has waited for.
+class Forks {
+ public:
+  explicit Forks(const Graph& graph) {
+    for (const Node* n = graph.first(); n; n = n->next) {
+      if (!n->is_launched()) continue;
+      if (n->stream != kMainStream) {
+        if (side_.empty() && !n->waits.empty()) begin_ = n->waits.front();
+        side_.push_back(n);
+      } else if (!side_.empty() && std::find(n->waits.begin(), n->waits.end(), side_.back()) != n->waits.end()) {
+        close(n);
+      }
+    }
+    if (!side_.empty()) close(nullptr);
+  }
+  std::vector<StreamFork> take() { return std::move(forks_); }
+
+ private:
+  void close(const Node* join) {
+    Launches main;
+    for (const Node* n = begin_ ? begin_->next : nullptr; n && n != join; n = n->next)
+      if (n->is_launched() && n->stream == kMainStream) main.push_back(n);
+    const StreamFork fork{ops_in(side_), ops_in(main), join ? join->op->name : "the end"};
+    const auto known = std::find_if(forks_.begin(), forks_.end(), [&](const StreamFork& f) {
+      return f.side == fork.side && f.beside == fork.beside && f.join == fork.join;
+    });
+    if (known == forks_.end())
+      forks_.push_back(fork);
+    else
+      ++known->count;
+    side_.clear();
+    begin_ = nullptr;
+  }
+
+  Launches side_;
+  const Node* begin_ = nullptr;  // what the first side launch waits for
+  std::vector<StreamFork> forks_;
+};
+
+}  // namespace
+
+std::optional<StreamReport> stream_report(const CompiledModel& m) {
+  if (!has_side_streams(m.graph())) return std::nullopt;
+  StreamReport r;
+  r.forks = Forks(m.graph()).take();
+  for (const Node* n = m.graph().first(); n; n = n->next) {
+    r.side_launches += n->stream != kMainStream ? 1 : 0;
+    r.waits += static_cast<int>(n->waits.size());
+  }
+  std::unordered_map<const Node*, size_t> workspace;
+  for (const auto& [node, index] : m.plan().workspace_of) workspace[node] = m.plan().storages[index].bytes;
+  r.arena_bytes = m.plan().arena_bytes;
+  r.one_stream_arena_bytes = plan_memory(m.graph(), workspace, true).arena_bytes;
+  r.one_stream_reason = m.one_stream_reason();
+  return r;
+}
+
+std::string stream_text(const StreamReport& r) {
+  std::string out =
+      fmt::format("streams   {} launches on the side stream, {} waits, {:.2f} MB planned ({:.2f} MB on one stream)\n",
+                  r.side_launches, r.waits, static_cast<double>(r.arena_bytes) / 1e6,
+                  static_cast<double>(r.one_stream_arena_bytes) / 1e6);
+  for (const StreamFork& f : r.forks)
+    out += fmt::format("{:>5} x   {}\n   beside {}\n   until  {}\n", f.count, f.side, f.beside, f.join);
+  if (!r.one_stream_reason.empty()) out += fmt::format("captured on one stream: {}\n", r.one_stream_reason);
+  return out;
+}
+
+OrderedJson stream_json(const StreamReport& r) {
+  OrderedJson j{{"side_launches", r.side_launches},
+                {"waits", r.waits},
+                {"planned_bytes", r.arena_bytes},
+                {"one_stream_planned_bytes", r.one_stream_arena_bytes},
+                {"forks", OrderedJson::array()}};
+  for (const StreamFork& f : r.forks)
+    j["forks"].push_back({{"count", f.count}, {"side", f.side}, {"beside", f.beside}, {"join", f.join}});
+  if (!r.one_stream_reason.empty()) j["one_stream_reason"] = r.one_stream_reason;
+  return j;
+}
+
+}  // namespace reprise::see

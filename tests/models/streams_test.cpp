@@ -1,0 +1,71 @@
+// Several streams in one graph (F65): the same bits in every mode and in every order that the plan allows.
+#include <gtest/gtest.h>
+
+#include "graph/text.h"
+#include "support/tiny_models.h"
+#include "support/traffic.h"
+
+namespace reprise::models_streams_test {
+namespace {
+
+struct Case {
+  std::string model;
+  DeviceKind device = DeviceKind::Cpu;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
+
+Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMode decode,
+                                             std::optional<uint64_t> mix = {}) {
+  DeviceOptions device{c.device, "auto", 2, false};
+  device.ascend_runtime = "sim";
+  device.mix_streams = mix;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  engine::EngineOptions o;
+  o.model_path = testing_support::tiny_model_path(c.model);
+  if (c.device == DeviceKind::Ascend) o.dtype = DType::BF16;
+  o.chunked_prefill_size = 64;
+  o.max_running_requests = 4;
+  o.max_total_tokens = 4 * 128;
+  o.graph.decode = decode;
+  o.graph.decode_sizes = {1, 4};
+  o.graph.prefill_sizes = {64};
+  o.graph.pipeline.streams = streams;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+std::vector<float> traffic(engine::Engine& e) {
+  std::vector<float> out;
+  for (const int64_t batch : {1, 3}) {
+    const auto some = testing_support::Traffic(e, testing_support::lengths(batch, 1, 1, 9), 3).run(3);
+    out.insert(out.end(), some.begin(), some.end());
+  }
+  return out;
+}
+
+class StreamsOfModels : public testing::TestWithParam<Case> {};
+
+TEST_P(StreamsOfModels, EveryModeAndOrderGivesTheSameBits) {
+  auto one = open(GetParam(), 1, GraphMode::Whole);
+  ASSERT_TRUE(one.is_ok()) << one.status().message();
+  EXPECT_EQ((*one)->runner("decode")->model().graph_stats().waits, 0u);
+  const std::vector<float> expected = traffic(**one);
+  const bool mixes = GetParam().device == DeviceKind::Cpu;
+  for (const GraphMode mode : {GraphMode::Whole, GraphMode::Piecewise, GraphMode::Eager})
+    for (const std::optional<uint64_t> mix : {std::optional<uint64_t>(), {0}, {1}, {5}}) {
+      if (mix && (!mixes || mode == GraphMode::Eager)) continue;
+      auto two = open(GetParam(), 2, mode, mix);
+      ASSERT_TRUE(two.is_ok()) << two.status().message();
+      const CompiledModel& decode = (*two)->runner("decode")->model();
+      EXPECT_TRUE(decode.has_streams());
+      EXPECT_EQ(decode.graph_stats().waits > 0, mode != GraphMode::Eager);
+      EXPECT_FALSE((*two)->runner("prefill")->model().has_streams());
+      EXPECT_TRUE(testing_support::same_bits(expected, traffic(**two)))
+          << graph_mode_name(mode) << ", order " << (mix ? static_cast<int>(*mix) : -1);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, StreamsOfModels,
+                         testing::Values(Case{"qwen2_moe_shared"}, Case{"deepseek_v3_moe"}, Case{"deepseek_v2_lite"}));
+
+}  // namespace
+}  // namespace reprise::models_streams_test

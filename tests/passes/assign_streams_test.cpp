@@ -1,0 +1,101 @@
+// Which branches go on the side stream, and why others do not.
+#include <gtest/gtest.h>
+
+#include "graph/streams.h"
+#include "nn/functional.h"
+#include "support.h"
+
+namespace reprise::assign_streams_test {
+namespace {
+
+struct AssignStreams : testing::Test {
+  Platform platform = test::null_platform();
+
+  PassReport assign(Graph& g, bool fuse = true) {
+    PipelineOptions options;
+    options.streams = 2;
+    if (!fuse) options.passes.enable = {"assign_streams"};
+    auto report = run_pipeline(g, options, platform);
+    EXPECT_TRUE(report.is_ok()) << report.status().message();
+    EXPECT_TRUE(verify(g).is_ok()) << verify(g).message();
+    const Status checked = check_plan(g, plan_memory(g, {}));
+    EXPECT_TRUE(checked.is_ok()) << checked.message();
+    EXPECT_EQ(report->passes.back().name, "assign_streams");
+    return report->passes.back();
+  }
+  static int on_side(const Graph& g) {
+    int count = 0;
+    for (const Node* n = g.first(); n; n = n->next) count += n->stream == kSideStream ? 1 : 0;
+    return count;
+  }
+
+  // Experts as nn::moe makes them, without their products, and what stands beside them.
+  Tensor routed(Tracer& t, Tensor x) {
+    Tensor slots = t.input("slots", {DType::I32, {x.dim(0)}});
+    Tensor logits = nn::linear_f32(x, t.param("router", {DType::BF16, {Dim(6), Dim(16)}}), nn::Shard::None);
+    const nn::Gated chosen = nn::moe_gate(logits, slots, {}, {2, "softmax", true});
+    const nn::Routed r = nn::moe_route(chosen.experts, 0, 6);
+    return nn::moe_combine(nn::silu(nn::index_select(x, r.token)), chosen.weights, r.place);
+  }
+};
+
+TEST_F(AssignStreams, ASharedExpertRunsBesideTheRoutedOnes) {
+  Graph g = test::trace_tiny({"Qwen2MoeForCausalLM", 2}, *platform.ops);
+  const PassReport p = assign(g);
+  EXPECT_EQ(p.matched, 2);
+  ASSERT_EQ(p.applied.size(), 2u);
+  EXPECT_EQ(p.applied[0].reason,
+            "sigmoid linear silu_mul linear scale_rows beside moe_gate moe_route grouped_linear_rows silu_mul "
+            "grouped_linear moe_combine");
+  // Queries and keys come of one product there.
+  EXPECT_EQ(p.refusals, 0);
+  // The gate, which waits for the router, does not hold up the expert's first product.
+  std::string side;
+  int waits = 0;
+  for (const Node* n = g.first(); n; n = n->next) {
+    if (n->stream == kSideStream) side += n->op->name + (n->waits.empty() ? " " : "< ");
+    waits += static_cast<int>(n->waits.size());
+  }
+  EXPECT_EQ(side,
+            "linear< silu_mul linear sigmoid< scale_rows "
+            "linear< silu_mul linear sigmoid< scale_rows index_select ");
+  EXPECT_EQ(waits, 2 * 3);
+}
+
+TEST_F(AssignStreams, DenseModelsHaveNothingToRunBeside) {
+  for (const bool fuse : {true, false}) {
+    Graph g = test::trace_tiny({"Qwen3ForCausalLM", 2}, *platform.ops);
+    const PassReport p = assign(g, fuse);
+    EXPECT_EQ(p.matched, 0);
+    EXPECT_EQ(on_side(g), 0);
+    EXPECT_EQ(print(g).find("after"), std::string::npos);
+  }
+}
+
+TEST_F(AssignStreams, WithoutASharedExpertThereIsNoFork) {
+  Graph g = test::trace_tiny({"Qwen3MoeForCausalLM", 2}, *platform.ops);
+  EXPECT_EQ(assign(g).matched, 0);
+  EXPECT_EQ(on_side(g), 0);
+}
+
+TEST_F(AssignStreams, WhatMultipliesByNoWeightsIsRefused) {
+  Tracer t("scaled", *platform.ops);
+  Tensor x = nn::silu(t.input("x", {DType::BF16, {t.symbol("T", 8), Dim(16)}}));
+  t.output("y", nn::add(routed(t, x), nn::mul(x, x)));
+  Graph g = std::move(*t.finish());
+  const PassReport p = assign(g, false);
+  EXPECT_EQ(p.matched, 0);
+  ASSERT_EQ(p.refusals, 1);
+  EXPECT_EQ(p.refused[0].reason, "what could run beside the experts multiplies by no weights");
+}
+
+TEST_F(AssignStreams, OneStreamIsThePlanOfToday) {
+  Graph one = test::trace_tiny({"Qwen2MoeForCausalLM", 2}, *platform.ops);
+  auto report = run_pipeline(one, {}, platform);
+  ASSERT_TRUE(report.is_ok());
+  EXPECT_NE(report->passes.back().name, "assign_streams");
+  EXPECT_EQ(on_side(one), 0);
+}
+
+}  // namespace
+}  // namespace reprise::assign_streams_test
