@@ -1,8 +1,8 @@
 // Which launches run beside which: two branches between a fork and the launch that joins them. A join's operands have
 // cones, the launches that lead to them since the last split op; what lies in the cones of some operands alone is a
 // branch. Branches are worth a stream where one routes rows to experts and the other multiplies by weights (a shared
-// expert), or where a cache that an op reads is written by other launches than those that make its queries by a product
-// of their own (attention over latents). All side branches share one stream.
+// expert), or where an op reads a cache that is written beside a product of the queries (attention over latents). All
+// side branches share one stream.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -69,7 +69,8 @@ class StreamAssigner {
     for (size_t i = 0; i < join->in.size(); ++i) {
       if (join->in[i]->def->is_param()) continue;
       (any(cone(join, {i}), routes) ? routed : rest).push_back(i);
-      (join->op->operands[i].role == OperandRole::Cache ? cached : queried).push_back(i);
+      const OperandSchema& declared = join->op->operands[i];
+      (declared.role == OperandRole::Cache && !declared.mutated ? cached : queried).push_back(i);
     }
     if (!routed.empty() && !rest.empty()) return beside_experts(join, cone(join, routed), cone(join, rest));
     if (!cached.empty() && !queried.empty()) return beside_queries(join, cone(join, queried), cone(join, cached));
@@ -85,12 +86,22 @@ class StreamAssigner {
 
   void beside_queries(Node* join, const Launches& queries, const Launches& caches) {
     const Launches main = without(queries, caches), side = without(caches, queries);
-    if (main.empty() && side.empty()) return;
     c_.count_tried();
     if (side.empty()) return c_.refuse(*join, "the launch that makes the queries writes the cache as well");
-    if (!any(main, multiplies))
-      return c_.refuse(*join, "one product makes queries, keys and values; behind it are a few short launches alone");
+    // A product that reads what no launch of the branch has made reads what keys and values are made of, too: where
+    // such products are packed they are one.
+    const bool own = any(main, [&](const Node& n) {
+      return multiplies(n) &&
+             std::any_of(n.in.begin(), n.in.end(), [&](const Value* v) { return main.contains(made_by(v)); });
+    });
+    if (!own) return c_.refuse(*join, "the queries wait for no product that reads queries: beside it would be little");
     fork(join, main, side);
+  }
+
+  // The launch or source whose bytes a value is.
+  static Node* made_by(const Value* v) {
+    while (v->def->is_view()) v = v->def->in[0];
+    return v->def;
   }
 
   // Collectives stay on the main stream, and with them what follows them in the branch.
@@ -98,9 +109,7 @@ class StreamAssigner {
     Launches out;
     for (Node* n : in_order(branch)) {
       const bool behind = std::any_of(n->in.begin(), n->in.end(), [&](const Value* v) {
-        Node* def = v->def;
-        while (def->is_view()) def = def->in[0]->def;
-        return branch.contains(def) && !out.contains(def);
+        return branch.contains(made_by(v)) && !out.contains(made_by(v));
       });
       if (!behind && !n->op->has(op_trait::kCollective)) out.insert(n);
     }
@@ -109,7 +118,7 @@ class StreamAssigner {
 
   void fork(Node* join, const Launches& main, const Launches& branch) {
     const Launches side = without_collectives(branch);
-    if (!any(side, [](const Node&) { return true; }))
+    if (side.empty())
       return c_.refuse(*join, "every launch of the branch follows a collective, and those stay on the main stream");
     if (any(side, [](const Node& n) { return n.stream != kMainStream; }))
       return c_.refuse(*join, "a part of the branch runs beside something else already");

@@ -295,7 +295,7 @@ struct Recorded : StreamsTest {
 TEST_F(Recorded, APieceBeginsAndEndsOnTheMainStream) {
   EXPECT_EQ(recorded(1, 6), "a0 0>1 1<1 b1 c0 0>3 d1 1>4 1<3 e1 0<4 f0 1>5 0<5 ");
   EXPECT_EQ(recorded(1, 2), "a0 0>1 1<1 b1 1>2 0<2 ");  // what is waited for later is joined at the end
-  EXPECT_EQ(recorded(3, 6), "0>0 c0 0>1 1<0 d1 1>2 1<1 e1 0<2 f0 1>3 0<3 ");  // what was waited for earlier is done
+  EXPECT_EQ(recorded(3, 6), "0>0 1<0 c0 0>1 d1 1>2 1<1 e1 0<2 f0 1>3 0<3 ");  // what was waited for earlier is done
   EXPECT_EQ(recorded(4, 5), "d0 e0 ");                                        // beside nothing
   EXPECT_EQ(recorded(1, 6, true), "a0 b0 c0 d0 e0 f0 ");
 }

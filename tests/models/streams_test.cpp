@@ -65,7 +65,29 @@ TEST_P(StreamsOfModels, EveryModeAndOrderGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, StreamsOfModels,
-                         testing::Values(Case{"qwen2_moe_shared"}, Case{"deepseek_v3_moe"}, Case{"deepseek_v2_lite"}));
+                         testing::Values(Case{"qwen2_moe_shared"}, Case{"deepseek_v3_moe"}, Case{"deepseek_v2_lite"},
+                                         Case{"glm4_moe", DeviceKind::Ascend}));
+
+// The printed plan of latent attention: keys and values beside the queries, the shared expert beside the others.
+TEST(StreamsOfModel, LatentAttentionAndExperts) {
+  auto e = open({"deepseek_v2_lite"}, 2, GraphMode::Whole);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  std::string lines;
+  for (const Node* n = (*e)->runner("decode")->model().graph().first(); n; n = n->next) {
+    if (n->stream == kMainStream && n->waits.empty()) continue;
+    const std::string line = print((*e)->runner("decode")->model().graph(), *n);
+    EXPECT_EQ(line.ends_with("@side"), n->stream == kSideStream && n->waits.empty());
+    lines += n->op->name + (n->stream == kSideStream ? " @side" : "");
+    for (const Node* w : n->waits) lines += " after " + w->op->name;
+    lines += "\n";
+  }
+  const std::string latents =
+      "linear @side after {}\nslice @side\nrope @side\nslice @side\nrms_norm @side\nrow_write @side\n"
+      "row_write @side\nlatent_attention after row_write\n";
+  EXPECT_EQ(lines,
+            fmt::format(fmt::runtime(latents), "rms_norm") + fmt::format(fmt::runtime(latents), "add_rms_norm") +
+                "index_select @side after add_rms_norm\nlinear @side\nsilu_mul @side\nlinear_add after silu_mul\n");
+}
 
 }  // namespace
 }  // namespace reprise::models_streams_test
