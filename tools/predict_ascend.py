@@ -28,6 +28,7 @@ measurements contradict are replaced by those measurements. No constant is fitte
   ops         fused kernels beside their parts, and the original system's
   experts     experts in bf16 and int8
   fia         prompts by FusedInferAttentionScore and by the pair before it
+  streams     layers of decode steps on one stream and on two
   launches    launches of a layer in a whole decode graph
   queues      queues that graphs hold, by layers, on older and newer drivers
   constants   every constant of the model with its source, those first that are assumed
@@ -72,6 +73,11 @@ MADE = {
     "qwen3-32b-tp8": ("qwen3-32b", {"intermediate_size": 3200, "num_attention_heads": 8, "num_key_value_heads": 1,
                                     "vocab_size": 18992}),
     "qwen3-32b-static": ("qwen3-32b", {}),
+    "qwen1.5-moe-a2.7b": ("qwen3-30b-a3b", {
+        "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe", "intermediate_size": 5632,
+        "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "num_key_value_heads": 16, "num_experts": 60, "num_experts_per_tok": 4,
+        "norm_topk_prob": False}),
 }
 
 
@@ -540,6 +546,20 @@ def part_experts(model):
     return lines
 
 
+def part_streams(model):
+    lines = ["| model | dtype | batch | all layers, ms: one stream | two | gain |", "|---|---|---|---|---|---|"]
+    batches, length = (1, 8, 32, 64), 512
+    for name, folder in (("Qwen1.5-MoE-A2.7B", "qwen1.5-moe-a2.7b"), ("DeepSeek-V2-Lite", "deepseek-v2-lite"),
+                         ("Qwen3-0.6B, dense", "qwen3-0.6b")):
+        for dtype, quantisation in (("bf16", "none"), ("W8A8", "w8a8_int8")):
+            one, two = (model.all_layers(folder, quantisation, batches, length, "--graph-streams", n, *MODES[2][1],
+                                         *sizes_for(batches, length)) for n in (1, 2))
+            for b in batches:
+                lines.append(f"| {name} | {dtype} | {b} | {one[b][0]:.3f} | {two[b][0]:.3f} | "
+                             f"{100 * (one[b][0] / two[b][0] - 1):.1f} % |")
+    return lines
+
+
 def part_summary(model):
     lines = ["| | published | the model | deviation |", "|---|---|---|---|"]
     (_, speed), (_, speed_after) = ORIGINAL_PREFILL
@@ -641,7 +661,7 @@ PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updat
          "first": part_first, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
          "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
-         "fia": part_fia, "launches": part_launches, "queues": part_queues, "constants": part_constants}
+         "fia": part_fia, "launches": part_launches, "streams": part_streams, "queues": part_queues, "constants": part_constants}
 
 
 def put(page, name, lines):

@@ -22,7 +22,7 @@ class Forks {
     for (const Node* n = graph.first(); n; n = n->next) {
       if (!n->is_launched()) continue;
       if (n->stream != kMainStream) {
-        if (side_.empty() && !n->waits.empty()) begin_ = n->waits.front();
+        if (side_.empty()) begin_ = n->waits.empty() ? graph.first() : n->waits.front()->next;
         side_.push_back(n);
       } else if (!side_.empty() && std::find(n->waits.begin(), n->waits.end(), side_.back()) != n->waits.end()) {
         close(n);
@@ -35,7 +35,7 @@ class Forks {
  private:
   void close(const Node* join) {
     Launches main;
-    for (const Node* n = begin_ ? begin_->next : nullptr; n && n != join; n = n->next)
+    for (const Node* n = begin_; n && n != join; n = n->next)
       if (n->is_launched() && n->stream == kMainStream) main.push_back(n);
     const StreamFork fork{ops_in(side_), ops_in(main), join ? join->op->name : "the end"};
     const auto known = std::find_if(forks_.begin(), forks_.end(), [&](const StreamFork& f) {
@@ -46,11 +46,10 @@ class Forks {
     else
       ++known->count;
     side_.clear();
-    begin_ = nullptr;
   }
 
   Launches side_;
-  const Node* begin_ = nullptr;  // what the first side launch waits for
+  const Node* begin_ = nullptr;  // the first that may run beside them
   std::vector<StreamFork> forks_;
 };
 
