@@ -48,6 +48,25 @@ struct Small {
   }
 };
 
+TEST(GraphDiff, StreamsAndWaitsCount) {
+  const std::string text = Small{.layers = 1}.text();
+  std::string streams = text;
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"shard=\"none\") from", "shard=\"none\") @side after %4 from"},
+        {"add(%1, %6) from", "add(%1, %6) after %5 from"}}) {
+    ASSERT_NE(streams.find(from), std::string::npos) << text;
+    streams.replace(streams.find(from), from.size(), to);
+  }
+  auto one = doc_from_text(text), two = doc_from_text(streams);
+  ASSERT_TRUE(two.is_ok()) << two.status().message();
+  EXPECT_TRUE(diff_graphs(*two, *two).same());
+  const std::string shown = diff_text(diff_graphs(*one, *two));
+  EXPECT_NE(shown.find("shard=\"none\") @side after %"), std::string::npos) << shown;
+  EXPECT_NE(shown.find(") after %"), std::string::npos) << shown;
+  EXPECT_FALSE(
+      doc_from_text("graph \"g\" {\n  %0: f32[1] = input(name=\"x\") after %7 from \"t\"\n  return y=%0\n}\n").is_ok());
+}
+
 TEST(GraphDiff, NumbersAndNamesDoNotCount) {
   const Small a;
   EXPECT_TRUE(diff_graphs(a.doc(), a.doc()).same());

@@ -15,11 +15,13 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
 
 Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMode decode,
-                                             std::optional<uint64_t> mix = {}) {
+                                             std::optional<uint64_t> mix = {},
+                                             const std::function<void(Platform&)>& change = {}) {
   DeviceOptions device{c.device, "auto", 2, false};
   device.ascend_runtime = "sim";
   device.mix_streams = mix;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  if (change) change(platform);
   engine::EngineOptions o;
   o.model_path = testing_support::tiny_model_path(c.model);
   if (c.device == DeviceKind::Ascend) o.dtype = DType::BF16;
@@ -67,6 +69,53 @@ TEST_P(StreamsOfModels, EveryModeAndOrderGivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Tiny, StreamsOfModels,
                          testing::Values(Case{"qwen2_moe_shared"}, Case{"deepseek_v3_moe"}, Case{"deepseek_v2_lite"},
                                          Case{"glm4_moe", DeviceKind::Ascend}));
+
+// A device with no queue for a second stream.
+class OneQueueDevice final : public Device {
+ public:
+  explicit OneQueueDevice(std::shared_ptr<Device> inner) : inner_(std::move(inner)) {}
+  const DeviceInfo& info() const override { return inner_->info(); }
+  MemoryPool& pool() override { return inner_->pool(); }
+  MemoryPool& shared_pool() override { return inner_->shared_pool(); }
+  MemoryPool& host_pool() override { return inner_->host_pool(); }
+  Result<std::unique_ptr<Stream>> make_stream() override { return inner_->make_stream(); }
+  Result<std::unique_ptr<Event>> make_event() override { return inner_->make_event(); }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    return inner_->capture(stream, [&](Recorder& recorder) {
+      Refusing refusing(recorder);
+      return body(refusing);
+    });
+  }
+
+ private:
+  class Refusing final : public Recorder {
+   public:
+    explicit Refusing(Recorder& inner) : inner_(inner) {}
+    Status launch(const Thunk& thunk) override { return inner_.launch(thunk); }
+    Result<PatchId> launch_patchable(const Thunk& thunk) override { return inner_.launch_patchable(thunk); }
+    Status record(uint8_t, uint32_t) override { return error(Code::Busy, "no queue is left"); }
+    Status wait(uint8_t, uint32_t) override { return error(Code::Busy, "no queue is left"); }
+
+   private:
+    Recorder& inner_;
+  };
+
+  std::shared_ptr<Device> inner_;
+};
+
+TEST(StreamsOfModel, StreamsGoBeforeSizesDo) {
+  const auto wrapped = [](Platform& p) { p.device = std::make_shared<OneQueueDevice>(std::move(p.device)); };
+  auto two = open({"qwen2_moe_shared"}, 2, GraphMode::Whole, {}, wrapped);
+  ASSERT_TRUE(two.is_ok()) << two.status().message();
+  const engine::StepRunner& decode = *(*two)->runner("decode");
+  EXPECT_EQ(decode.sizes(), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(decode.mode(), GraphMode::Whole);
+  EXPECT_EQ(decode.model().graph_stats().waits, 0u);
+  EXPECT_NE(decode.model().one_stream_reason().find("no queue is left"), std::string::npos);
+  auto one = open({"qwen2_moe_shared"}, 1, GraphMode::Whole);
+  ASSERT_TRUE(one.is_ok());
+  EXPECT_TRUE(testing_support::same_bits(traffic(**one), traffic(**two)));
+}
 
 // The printed plan of latent attention: keys and values beside the queries, the shared expert beside the others.
 TEST(StreamsOfModel, LatentAttentionAndExperts) {
