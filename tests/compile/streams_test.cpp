@@ -255,6 +255,41 @@ TEST_F(StreamsTest, StreamsAndWaitsArePrintedAndRead) {
   EXPECT_NE(refused("after %2", "after %4").find("not defined yet"), std::string::npos);
 }
 
+// Other ranks write the result of a collective. What the side stream reads is not read before a later collective of the
+// main stream, unless that waits.
+TEST_F(StreamsTest, ExchangedBytesWaitForTheSideStream) {
+  const std::string text = R"(graph "ranks" {
+  %0: f32[4, 16] = input(name="x") from "trace"
+  %1: f32[4, 32] = all_gather(%0, first=0, of=32, even=1) from "trace"
+  %2: f32[4, 32] = silu(%1) from "trace"
+  %3: f32[4, 16] = slice(%1, begin=0, size=16) from "trace"
+  %4: f32[4, 32] = all_gather(%3, first=0, of=32, even=1) from "trace"
+  %5: f32[4, 16] = slice(%4, begin=0, size=16) from "trace"
+  %6: f32[4, 32] = all_gather(%5, first=0, of=32, even=1) from "trace"
+  %7: f32[4, 32] = add(%2, %6) from "trace"
+  return y=%7
+}
+)";
+  auto g = parse_graph(text, ops);
+  ASSERT_TRUE(g.is_ok()) << g.status().message();
+  constexpr size_t kOne = 4 * 32 * 4;
+  EXPECT_EQ(plan_memory(*g, {}).exchange_bytes, 2 * kOne);
+  std::vector<Node*> made;  // by value
+  for (Node* n = g->first(); n; n = n->next) made.push_back(n);
+  made[2]->stream = kSideStream;
+  set_waits(*g);
+  MemoryPlan plan = plan_memory(*g, {});
+  EXPECT_EQ(plan.exchange_bytes, 3 * kOne);
+  EXPECT_TRUE(check_plan(*g, plan).is_ok()) << check_plan(*g, plan).message();
+  plan.storages[plan.storage_of.at(made[6]->result())].offset =
+      plan.storages[plan.storage_of.at(made[1]->result())].offset;
+  EXPECT_NE(check_plan(*g, plan).message().find("which other ranks may still read"), std::string::npos);
+  // A collective that waits for the side stream tells the others that it has read.
+  made[4]->waits = {made[2]};
+  EXPECT_TRUE(check_plan(*g, plan).is_ok()) << check_plan(*g, plan).message();
+  EXPECT_EQ(plan_memory(*g, {}).exchange_bytes, 2 * kOne);
+}
+
 // Launches a b | c d e f, of which b, d and e are on the side: d follows a and b, e follows c, f follows d.
 struct Recorded : StreamsTest {
   Graph g = std::move(*parse_graph(R"(graph "pieces" {
