@@ -150,7 +150,7 @@ bool is_cache(const Value& v);
 // every type is what the shape function gives; sources have unique names; a value that was written in place is not read
 // under its old name afterwards; symbols exist; outputs exist and their names are unique; only launches are on a side
 // stream or wait, and they wait for launches of other streams that stand before them. Whether the waits are enough is
-// check_streams' (compile/stream_order.h).
+// check_plan's (compile/memory_plan.h).
 Status verify(const Graph& graph);
 
 }  // namespace reprise

@@ -4,6 +4,7 @@
 // expert), or where an op reads a cache that is written beside a product of the queries (attention over latents). All
 // side branches share one stream.
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -66,14 +67,26 @@ class StreamAssigner {
 
   void visit(Node* join) {
     std::vector<size_t> routed, rest, cached, queried;
+    const Launches common = common_cone(join);
     for (size_t i = 0; i < join->in.size(); ++i) {
       if (join->in[i]->def->is_param()) continue;
-      (any(cone(join, {i}), routes) ? routed : rest).push_back(i);
+      (any(without(cone(join, {i}), common), routes) ? routed : rest).push_back(i);
       const OperandSchema& declared = join->op->operands[i];
       (declared.role == OperandRole::Cache && !declared.mutated ? cached : queried).push_back(i);
     }
     if (!routed.empty() && !rest.empty()) return beside_experts(join, cone(join, routed), cone(join, rest));
     if (!cached.empty() && !queried.empty()) return beside_queries(join, cone(join, queried), cone(join, cached));
+  }
+
+  // What leads to every operand that something leads to: layers before, where no split op is in between.
+  Launches common_cone(const Node* join) const {
+    std::optional<Launches> common;
+    for (size_t i = 0; i < join->in.size(); ++i) {
+      const Launches own = cone(join, {i});
+      if (own.empty()) continue;
+      common = common ? without(*common, without(*common, own)) : own;
+    }
+    return common.value_or(Launches());
   }
 
   void beside_experts(Node* join, const Launches& experts, const Launches& others) {

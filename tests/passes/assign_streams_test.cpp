@@ -36,9 +36,9 @@ struct AssignStreams : testing::Test {
   }
 
   // Experts as nn::moe makes them, without their products, and what stands beside them.
-  Tensor routed(Tracer& t, Tensor x) {
-    Tensor slots = t.input("slots", {DType::I32, {x.dim(0)}});
-    Tensor logits = nn::linear_f32(x, t.param("router", {DType::BF16, {Dim(6), Dim(16)}}), nn::Shard::None);
+  static Tensor routed(Tracer& t, Tensor x, Tensor slots, int layer = 0) {
+    const TensorType router{DType::BF16, {Dim(6), Dim(16)}};
+    Tensor logits = nn::linear_f32(x, t.param(fmt::format("router.{}", layer), router), nn::Shard::None);
     const nn::Gated chosen = nn::moe_gate(logits, slots, {}, {2, "softmax", true});
     const nn::Routed r = nn::moe_route(chosen.experts, 0, 6);
     return nn::moe_combine(nn::silu(nn::index_select(x, r.token)), chosen.weights, r.place);
@@ -92,10 +92,25 @@ TEST_F(AssignStreams, WithoutASharedExpertThereIsNoFork) {
   EXPECT_EQ(streams_of(g), "");
 }
 
+// Layers with nothing between them that cuts a graph, as those of a recurrent model.
+TEST_F(AssignStreams, EveryLayerForksWithoutASplitOp) {
+  Tracer t("layers", *platform.ops);
+  Tensor x = nn::silu(t.input("x", {DType::BF16, {t.symbol("T", 8), Dim(16)}}));
+  Tensor slots = t.input("slots", {DType::I32, {x.dim(0)}});
+  for (int layer = 0; layer < 3; ++layer) {
+    const TensorType square{DType::BF16, {Dim(16), Dim(16)}};
+    x = nn::add(routed(t, x, slots, layer), nn::linear(x, t.param(fmt::format("shared.{}", layer), square)));
+  }
+  t.output("y", x);
+  Graph g = std::move(*t.finish());
+  EXPECT_EQ(assign(g, false).matched, 3);
+}
+
 TEST_F(AssignStreams, WhatMultipliesByNoWeightsIsRefused) {
   Tracer t("scaled", *platform.ops);
   Tensor x = nn::silu(t.input("x", {DType::BF16, {t.symbol("T", 8), Dim(16)}}));
-  t.output("y", nn::add(routed(t, x), nn::mul(x, x)));
+  Tensor slots = t.input("slots", {DType::I32, {x.dim(0)}});
+  t.output("y", nn::add(routed(t, x, slots), nn::mul(x, x)));
   Graph g = std::move(*t.finish());
   const PassReport p = assign(g, false);
   EXPECT_EQ(p.matched, 0);
