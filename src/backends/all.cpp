@@ -53,9 +53,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
       if (options.member) cpu::register_collectives(*p.kernels, options.member, isa);
       p.device = options.shared;
       if (p.device) return p;
-      ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device(
-                                     {options.threads, options.pin_threads, isa, options.live_sizes, options.member,
-                                      options.mix_streams}));
+      ASSIGN_OR_RETURN(p.device, cpu::make_cpu_device({options.threads, options.pin_threads, isa, options.live_sizes,
+                                                       options.member, options.mix_streams}));
       return p;
     }
     case DeviceKind::Null:

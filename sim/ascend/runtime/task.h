@@ -126,7 +126,7 @@ struct Lane {
   uint64_t id = 0;
   double clock = 0;
   bool in_graph = false;
-  bool busy_before = false;  // something ran already, so that the next kernel starts after a gap
+  bool busy_before = false;                  // something ran already, so that the next kernel starts after a gap
   std::vector<SharedStep>* steps = nullptr;  // of a graph with several streams: what it did, to be timed together
   Order order;
 };
