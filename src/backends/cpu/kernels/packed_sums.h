@@ -141,8 +141,8 @@ void sums_tile(const PairRows<W>& rows, const uint8_t* block, int64_t blocks, in
   }
 }
 
-// Rows of a tile, and registers across. Every tile unpacks the numbers again: unpacking them once for all tiles, through
-// scratch memory, was not faster for up to 96 rows (AMD Zen 4, both ways of AVX-512, and AVX2).
+// Rows of a tile, and registers across. Every tile unpacks the numbers again: unpacking them once for all tiles,
+// through scratch memory, was not faster for up to 96 rows (AMD Zen 4, both ways of AVX-512, and AVX2).
 constexpr int kSumRows = kLanes == 16 ? 12 : 4;
 constexpr int sums_registers(int rows) {
   if (kRegisters == 32) return rows <= 4 ? 4 : 2;
