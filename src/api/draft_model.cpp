@@ -75,8 +75,9 @@ Status check_draft_model(const ModelSettings& of_model, const engine::Engine& mo
   const std::string& path = of_draft.model_path;
   if (draft.has_states())
     return error(Code::Unsupported,
-                 "`speculative_draft_model_path` {}: {} keeps states, which do not take back a token", path,
-                 draft.config().architecture);
+                 "`speculative_draft_model_path` {}: {} keeps states; allowed: models whose layers all have keys and "
+                 "values",
+                 path, draft.config().architecture);
   if (draft.reads_source() && draft.vocab_size() == model.vocab_size())
     return Status::ok();  // its tokens are the model's
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(of_model, "", model));

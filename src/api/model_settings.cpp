@@ -161,8 +161,9 @@ Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, Devic
   for (const std::string& file : f.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   ASSIGN_OR_RETURN(engine::EngineOptions options, engine_options(f));
   make_head(drafting.algorithm, source, options);
-  // Where graphs freeze sizes: what a step accepted is read in the next one as drafts are.
-  options.graph.verify = {drafting.draft_tokens};
+  // Where graphs freeze sizes: what a step accepted is read in the next one as drafts are, by steps of no more rows
+  // than the drafts of a round have.
+  options.graph.verify = {drafting.draft_tokens, true, engine::VerifyRows::kSequences};
   auto opened = engine::Engine::create(options, std::move(platform));
   return opened ? std::move(opened) : opened.status().at(fmt::format("draft model {}", f.model_path));
 }

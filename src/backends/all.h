@@ -33,7 +33,7 @@ struct DeviceOptions {
   int index = 0;                                       // of the visible devices, that of rank 0; ascend
   std::shared_ptr<ranks::Member> member = nullptr;     // of a world of several ranks; cpu, ascend
   std::optional<uint64_t> mix_streams = std::nullopt;  // as CpuDeviceOptions::mix_streams; cpu
-  // That of another platform of the same kind, in place of a new one; cpu.
+  // That of another platform of the same kind, in place of a new one; cpu, ascend.
   std::shared_ptr<Device> shared = nullptr;
 };
 

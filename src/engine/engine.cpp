@@ -427,8 +427,9 @@ Status Engine::open() {
   trace.images = config_.fields.vision.has_value();
   const DeviceInfo& device = platform_.device->info();
   const bool verifies = device.live_sizes && !device.asynchronous;
-  trace.most_drafts = options_.most_drafts =
-      verifies ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts) : 0;
+  trace.most_drafts = options_.most_drafts = verifies && models::step_of(*model_, config_, trace).has_states()
+                                                 ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts)
+                                                 : 0;
   RETURN_IF_ERROR(choose_rows(trace));
   nn::register_fused_ops(*platform_.ops);
   ProgramBuilder builder(*model_, config_, platform_, options_.graph);
@@ -447,11 +448,12 @@ Status Engine::open() {
                  options_.member->world().size, config_.fields.architecture);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
-    learned_file_ =
-        fmt::format("{}/{}{}-{}x{}-{}-{}-{}-{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
-                    model_->source_width ? "-head" : "", config_.fields.num_hidden_layers, config_.fields.hidden_size,
-                    dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.threads,
-                    platform_.device->clock_us() ? "-modelled" : "");
+    learned_file_ = fmt::format(
+        "{}/{}{}-{}x{}-{}-{}-{}-{}{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
+        model_->source_width ? "-head" : "", config_.fields.num_hidden_layers, config_.fields.hidden_size,
+        dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.threads,
+        platform_.device->clock_us() ? "-modelled" : "",
+        options_.graph.pipeline.streams > 1 ? fmt::format("-streams{}", options_.graph.pipeline.streams) : "");
     learn_sizes_from(learned_file_);
   }
   graph_text_ = builder.graph_text();

@@ -159,7 +159,8 @@ Status ProgramBuilder::check_split_ops() const {
 Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
   trace_ = trace;
   prepared_.clear();
-  verify_ = config_.generates() && !platform_.device->info().live_sizes && !verify_list().empty() &&
+  verify_list_ = verify_list();
+  verify_ = config_.generates() && !platform_.device->info().live_sizes && !verify_list_.empty() &&
             !models::step_of(spec_, config_, trace_).has_states();
   RETURN_IF_ERROR(check_split_ops());
   RETURN_IF_ERROR(prepare_all());
@@ -280,7 +281,11 @@ void ProgramBuilder::declare_inputs(Staging& staging, const std::unordered_map<s
 // A step with drafts is no larger than any other one.
 std::vector<int64_t> ProgramBuilder::verify_list() const {
   VerifyRows rows = options_.verify;
-  rows.most = std::min(rows.most > 0 ? rows.most : rows.each * trace_.max_sequences, trace_.max_tokens);
+  const int64_t all = rows.each * trace_.max_sequences;
+  rows.most = std::min(rows.most > 0                         ? rows.most
+                       : rows.most == VerifyRows::kSequences ? trace_.max_sequences
+                                                             : all,
+                       trace_.max_tokens);
   return verify_sizes(rows, trace_.max_sequences, options_.decode_sizes, options_.padding);
 }
 
@@ -313,12 +318,12 @@ std::string ProgramBuilder::verify_summary() const {
   return fmt::format(
       "steps with drafts: {} sizes up to {} rows, activations {:.1f} MB, of which logits {:.1f} MB "
       "(`speculative_max_rows` bounds them)",
-      verify_list().size(), bound(kVerifyPhase), static_cast<double>(verify->plan.arena_bytes) / 1e6, bytes / 1e6);
+      verify_list_.size(), bound(kVerifyPhase), static_cast<double>(verify->plan.arena_bytes) / 1e6, bytes / 1e6);
 }
 
 std::vector<int64_t> ProgramBuilder::sizes_of(size_t phase) const {
   const PhaseSpec& p = kPhases[phase];
-  if (p.drafts) return verify_list();
+  if (p.drafts) return verify_list_;
   const auto& given = options_.*p.sizes;
   return given.empty() ? p.sizes_by_rule(bound(phase), options_.padding ? SizeRule::Padded : SizeRule::Exact) : given;
 }

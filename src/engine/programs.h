@@ -114,7 +114,7 @@ class ProgramBuilder {
   // What a capture of `size` fixes.
   LiveSizes frozen(size_t phase, int64_t size, const PoolSizes& pools) const;
   int64_t bound(size_t phase) const {
-    return kPhases[phase].drafts ? verify_list().back()
+    return kPhases[phase].drafts ? verify_list_.back()
                                  : kPhases[phase].largest(trace_.max_sequences, trace_.max_tokens);
   }
   std::vector<int64_t> verify_list() const;
@@ -129,6 +129,7 @@ class ProgramBuilder {
   PlanCache plans_;
   models::TraceOptions trace_;
   bool verify_ = false;
+  std::vector<int64_t> verify_list_;  // rows of its captures, as prepare() found them
   std::vector<Prepared> prepared_;
   std::string graph_text_;
   std::vector<ParamPlan> params_;

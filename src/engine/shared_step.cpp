@@ -24,6 +24,7 @@ class SharedStep::Seat final : public Executor {
 
   int64_t max_verify_rows() const override { return engine_.max_verify_rows() / parts(); }
   std::string verify_refusal() const override { return engine_.verify_refusal(); }
+  int64_t max_drafts() const override { return engine_.max_drafts(); }
   // The other parts are taken to have as many rows.
   RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
     return engine_.rows_cost(rows * parts(), sequences * parts());

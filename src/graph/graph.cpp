@@ -203,6 +203,8 @@ Status verify_stream(const Node& n, const std::unordered_set<const Value*>& defi
   if (n.stream == kMainStream && n.waits.empty()) return Status::ok();
   if (n.stream >= kMaxGraphStreams) return invalid("there is no stream {}", n.stream);
   if (!n.is_launched()) return invalid("is no launch, so it is on no stream and waits for nothing");
+  if (n.stream != kMainStream && (n.op->has(op_trait::kSplitPoint) || n.op->has(op_trait::kCollective)))
+    return invalid("is a split op or a collective, which stay on the main stream");
   for (const Node* w : n.waits) {
     // A node that is gone is not looked at.
     if (!before.contains(w)) return invalid("waits for a node that does not stand before it");

@@ -108,7 +108,7 @@ void register_recurrent_ops(OpRegistry& ops) {
       "q over sqrt(K); in fp32, o rounded once. S begins as slot state_read[r] and goes to slot state_write[r]; where "
       "that is negative, and in rows of no sequence, o is zeros. With D drafts the state is [S, H, K + R, V]: S in "
       "front of the sequence's last drafts[r, 1] rows, then what those rows will change in it; S begins with the first "
-      "drafts[r, 0] of the changes there");
+      "drafts[r, 0] of the changes there. A sequence has rows besides its drafts, and the two slots differ");
 }
 
 }  // namespace reprise

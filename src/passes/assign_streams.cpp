@@ -34,7 +34,12 @@ bool any(const Launches& launches, Test test) {
 class StreamAssigner {
  public:
   StreamAssigner(Graph& g, PassContext& c) : g_(g), c_(c) {
-    for (Node* n = g.first(); n; n = n->next) number_[n] = static_cast<int64_t>(number_.size());
+    for (Node* n = g.first(); n; n = n->next) {
+      number_[n] = static_cast<int64_t>(number_.size());
+      for (auto& v : n->out)
+        for (const Use& u : v->uses)
+          if (u.declared().mutated) written_.insert(storage_root(v.get()));
+    }
   }
 
   Status run() {
@@ -145,11 +150,9 @@ class StreamAssigner {
   // The side stream runs in the order of the list: a launch that waits for a late one of the main stream would hold up
   // what needs not wait. Only what depends on no write in place may move.
   void put_late(Node* n) {
-    const auto lasting = [](const Value* v) {
-      const Node* root = storage_root(v)->def;
-      const bool written =
-          std::any_of(v->uses.begin(), v->uses.end(), [](const Use& u) { return u.declared().mutated; });
-      return root->is_param() || (!root->is_input() && root->op->pure() && !written);
+    const auto lasting = [this](const Value* v) {
+      const Value* root = storage_root(v);
+      return root->def->is_param() || (!root->def->is_input() && root->def->op->pure() && !written_.contains(root));
     };
     if (!n->op->pure() || !std::all_of(n->in.begin(), n->in.end(), lasting)) return;
     Node* first = nullptr;
@@ -185,7 +188,8 @@ class StreamAssigner {
   Graph& g_;
   PassContext& c_;
   std::unordered_map<const Node*, int64_t> number_;
-  int64_t begin_ = 0;  // behind the last split op
+  std::unordered_set<const Value*> written_;  // by some node, under any of its names
+  int64_t begin_ = 0;                         // behind the last split op
 };
 
 }  // namespace

@@ -271,6 +271,8 @@ Result<GraphDoc> doc_from_json(const OrderedJson& json) {
     n.op = text_field(j, "op");
     n.made_by = text_field(j, "made_by");
     n.stream = text_field(j, "stream");
+    if (!n.stream.empty() && n.stream != "side")
+      return invalid("{} is on stream \"{}\"; allowed: \"side\", or none", n.op, n.stream);
     if (const OrderedJson* after = field(j, "after"); after && after->is_array())
       for (const auto& id : *after) {
         ASSIGN_OR_RETURN(uint32_t w, value_number(&id, fmt::format("after of {}", n.op)));

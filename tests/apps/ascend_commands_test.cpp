@@ -134,7 +134,6 @@ TEST(AscendBenchOps, FusedOpsBesideTheirPartsInModelledTime) {
   EXPECT_TRUE(holds(none.err, "nothing could be measured")) << none.err;
 }
 
-// The budget of queues, layer by layer: what docs/ascend-predictions.md shows.
 TEST(AscendDrafts, HaveCapturesOfTheirOwn) {
   const OrderedJson j = json_of(
       run_binary(fmt::format("graph explain --json --log-level error --dtype bfloat16 --max-running-requests 8 "

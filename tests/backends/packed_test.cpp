@@ -179,6 +179,20 @@ TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
       }
 }
 
+// Several blocks of rows, and shares of threads by rows.
+TEST_P(PackedOps, ManyRowsOfBf16HaveTheSumsByBlocks) {
+  for (const BlockFormatInfo& f : kBlockFormats) {
+    const Packed w = random_blocks(f.format, 20, 64, 31);
+    const TestTensor x = random_tensor(DType::BF16, {193, 64}, 32);
+    const TestTensor expected = finish(sums(x, w), nullptr, DType::BF16);
+    for (int threads : {1, 3})
+      for (int64_t way : {0, 1})
+        expect_same_bits(runner.run("linear_blocks", {x, w.blocks}, format_attr(f.format),
+                                    {.threads = threads, .adjust = [&](LaunchArgs& a) { a.way = way; }})[0],
+                         expected, fmt::format("{} way={}", f.name, way));
+  }
+}
+
 TEST_P(PackedOps, GroupsHaveTheBitsOfTheirOwnProducts) {
   constexpr int64_t kGroups = 4, kRows = 120;
   for (const BlockFormatInfo& f : kBlockFormats)

@@ -20,6 +20,7 @@ class ExecutorProxy : public engine::Executor {
   bool overlaps() const override { return inner_.overlaps(); }
   int64_t max_verify_rows() const override { return inner_.max_verify_rows(); }
   std::string verify_refusal() const override { return inner_.verify_refusal(); }
+  int64_t max_drafts() const override { return inner_.max_drafts(); }
   engine::RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
     return inner_.rows_cost(rows, sequences);
   }

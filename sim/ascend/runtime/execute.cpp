@@ -105,7 +105,7 @@ struct Runner {
     const std::shared_ptr<const Kernel> kernel = what.kernel;  // an update may replace it meanwhile
     begin(true);
     const double micros = kernel_micros(soc(world), world.config.rates, *kernel);
-    device_time(micros, kernel_share(soc(world), *kernel));
+    device_time(micros, kernel_share(soc(world), *kernel, micros));
     auto& stats = world.stats.kernels[kernel->name];
     ++stats.count;
     stats.micros += micros;

@@ -170,9 +170,8 @@ double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel) {
   return rates == Rates::Published ? std::max(micros, published_mean(kernel.name)) : micros;
 }
 
-Share kernel_share(const Soc& soc, const Kernel& kernel) {
+Share kernel_share(const Soc& soc, const Kernel& kernel, double alone) {
   const Unit unit = kernel.unit;
-  const double alone = kernel_micros(soc, Rates::Model, kernel);
   // From its start on it has all cores of its kind, whatever it does with them.
   return {is_matrix(unit) ? 1.0 : 0.0, unit == Unit::Vector || unit == Unit::Mixed ? 1.0 : 0.0,
           memory_seconds(soc, kernel) * 1e6 / alone};

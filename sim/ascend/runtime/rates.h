@@ -68,7 +68,7 @@ double published_mean(const std::string& kernel);
 // Device time of one kernel without the gap before it.
 double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel);
 // What the kernel keeps busy during that time.
-Share kernel_share(const Soc& soc, const Kernel& kernel);
+Share kernel_share(const Soc& soc, const Kernel& kernel, double alone);
 // Host time of a task update, for one kernel, without both phases of its operator.
 double update_micros(Rates rates);
 double device_copy_micros(const Soc& soc, size_t bytes);  // within the device

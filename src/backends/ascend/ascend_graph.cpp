@@ -162,7 +162,10 @@ class AscendGraph final : public DeviceGraph {
     // pulled into the capture by its first wait, and free again at the end.
     std::unique_ptr<AscendStream> side;
     if (notes.several_streams()) {
-      ASSIGN_OR_RETURN(side, AscendStream::make(context_));
+      auto made = AscendStream::make(context_);
+      // Busy: a graph of one stream may be captured all the same.
+      if (!made) return error(Code::Busy, "no second stream for the capture: {}", made.status().message());
+      side = std::move(*made);
     }
     // Only this thread's copies are forbidden meanwhile: another may load weights.
     RETURN_IF_ERROR(acl_.check(acl_.aclmdlRICaptureBegin(stream.native(), ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL),
@@ -193,7 +196,9 @@ class AscendGraph final : public DeviceGraph {
       case Notes::Note::Kind::Launch: return record(n.thunk, stream);
       case Notes::Note::Kind::Patchable: return record_group(n.thunk, stream);
       case Notes::Note::Kind::Record: {
-        ASSIGN_OR_RETURN(marks_[n.mark], AscendEvent::make(context_));
+        auto made = AscendEvent::make(context_);
+        if (!made) return error(Code::Busy, "no event between streams: {}", made.status().message());
+        marks_[n.mark] = std::move(*made);
         return acl_.check(acl_.aclrtRecordEvent(marks_[n.mark]->native(), stream), "record an event");
       }
       case Notes::Note::Kind::Wait:

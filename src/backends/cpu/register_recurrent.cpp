@@ -17,13 +17,20 @@ Status accepts_taps(const OpCall& c) {
   return Status::ok();
 }
 
+// A thread makes kDeltaRows rows ready at once, and the drafts of a slot are among them.
+Status accepts_drafts(const OpCall& c) {
+  if (const int64_t drafts = c.attrs->integer("most_drafts"); drafts < 0 || drafts >= kDeltaRows)
+    return error(Code::Unsupported, "takes 0 to {} drafts in a slot, not {}", kDeltaRows - 1, drafts);
+  return Status::ok();
+}
+
 }  // namespace
 
 void register_recurrent(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
   Entries entries(kernels, isa);
   entries.add("causal_conv", k.causal_conv, {.accepts = accepts_taps});
-  entries.add("gated_delta", k.gated_delta, {.scratch = scratch(delta_bytes)});
+  entries.add("gated_delta", k.gated_delta, {.accepts = accepts_drafts, .scratch = scratch(delta_bytes)});
 }
 
 }  // namespace reprise::cpu

@@ -6,7 +6,7 @@ namespace reprise::cuda {
 namespace {
 
 Status accepts_drafts(const OpCall& c, size_t without) {
-  return c.in.size() <= without ? Status::ok() : error(Code::Unsupported, "takes no drafts");
+  return c.in.size() <= without ? Status::ok() : error(Code::Unsupported, "takes no operand `drafts`; the CPU does");
 }
 
 Status accepts_taps(const OpCall& c) {
