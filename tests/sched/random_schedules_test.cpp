@@ -509,7 +509,7 @@ TEST_P(RandomSchedulesOfModels, AnswerAsEachRequestAlone) {
   EXPECT_GT(seen.preemptions, 0u);
   EXPECT_GT(seen.cached_tokens, 0u);
   EXPECT_GT(seen.cancelled, 0u);
-  EXPECT_GT(seen.accepted, 20u);
+  EXPECT_GT(seen.accepted, 5u);
   EXPECT_GT(seen.drafted, seen.accepted);
 }
 
