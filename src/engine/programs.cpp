@@ -283,7 +283,7 @@ std::vector<int64_t> ProgramBuilder::verify_list() const {
   VerifyRows rows = options_.verify;
   const int64_t all = rows.each * trace_.max_sequences;
   rows.most = std::min(rows.most > 0                         ? rows.most
-                       : rows.most == VerifyRows::kSequences ? trace_.max_sequences
+                       : rows.most == VerifyRows::kSequences ? std::max<int64_t>(2, trace_.max_sequences)
                                                              : all,
                        trace_.max_tokens);
   return verify_sizes(rows, trace_.max_sequences, options_.decode_sizes, options_.padding);
