@@ -32,8 +32,8 @@ std::vector<int64_t> prefill_sizes(int64_t largest);
 struct VerifyRows {
   int64_t each = 0;      // most rows of a sequence, its last token and its drafts; below 2: there are no such steps
   bool adaptive = true;  // a step may have fewer drafts than that
-  int64_t most =
-      0;  // rows of a step; 0: all drafts of the largest batch; kSequences: as many as sequences, and two at least
+  // Rows of a step. 0: all drafts of the largest batch; kSequences: as many as sequences, and two at least.
+  int64_t most = 0;
   static constexpr int64_t kSequences = -1;
 };
 // The rows of those captures: batches by SizeRule::Speculative, or those `given`, times the widths 2, 4 and `each`; not
