@@ -505,7 +505,7 @@ TEST_P(RandomSchedulesOfModels, AnswerAsEachRequestAlone) {
   if (count > kOfModels)
     fmt::print("{} requests, {} preemptions, {} of {} drafts came true\n", seen.requests, seen.preemptions,
                seen.accepted, seen.drafted);
-  if (count < kOfModels) return;  // too few to meet everything
+  if (count < 16) return;  // too few to meet everything
   EXPECT_GT(seen.preemptions, 0u);
   EXPECT_GT(seen.cached_tokens, 0u);
   EXPECT_GT(seen.cancelled, 0u);
