@@ -176,7 +176,7 @@ TEST_P(Streams, ForkAndJoin) {
 TEST_P(Streams, AMissingWaitShows) {
   const std::string subject = GetParam().name;
   if (subject != "null_strict" && subject != "ascend_sim")
-    GTEST_SKIP() << "one after the other is an order that is allowed, too";
+    GTEST_SKIP() << subject << " need not run streams beside each other, and one order is as right as another";
   const Forked f = memory_of_fork();
   auto graph = fork(f, false);
   ASSERT_TRUE(graph) << graph.status().message();

@@ -6,7 +6,7 @@
 // Subnormals are zeros. That is what vdpbf16ps does with a pair, so the instruction and its emulation give the same
 // bits, and neither tiles nor rows change any.
 //
-// The chain of packed_tiles.h (fp32 and f16) multiplies each number by its factor first: twice the multiply-adds.
+// The chain of packed_tiles.h (fp32 and f16) multiplies each number by its factor first, once for all rows of a tile.
 #pragma once
 
 #include "backends/cpu/kernels/packed_formats.h"
