@@ -213,7 +213,7 @@ TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
         const size_t panel = static_cast<size_t>(64 * padded) * size_of(t) + static_cast<size_t>(header);
         ASSERT_EQ(once.size(), 3 * panel);
         for (size_t at = 0; at < once.size(); at += panel)
-          raw.bytes.insert(raw.bytes.end(), once.begin() + static_cast<int64_t>(at) + header,
+          raw.bytes.append(once.begin() + static_cast<int64_t>(at) + header,
                            once.begin() + static_cast<int64_t>(at + panel));
         ASSERT_EQ(raw.size(), 3 * 64 * padded);
         double total = 0, expected = 0;

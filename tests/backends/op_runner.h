@@ -16,11 +16,11 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <new>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "backends/aligned_bytes.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/register.h"
@@ -49,17 +49,7 @@ inline constexpr bool kSanitized = false;
 inline constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
 inline std::string isa_test_name(const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); }
 
-template <typename T>
-struct CacheAligned {
-  using value_type = T;
-  CacheAligned() = default;
-  template <typename U>
-  CacheAligned(const CacheAligned<U>&) {}  // NOLINT: allocators convert
-  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
-  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
-  bool operator==(const CacheAligned&) const { return true; }
-};
-using Bytes = std::vector<uint8_t, CacheAligned<uint8_t>>;
+using Bytes = AlignedBytes;
 
 // A dense tensor on the host. Dims are constants unless the test gives them a symbol; then `live` of the run resolves
 // them.
@@ -228,7 +218,8 @@ class OpRunner {
     const KernelEntry& entry = **kernels_.choose(kind_, call);
 
     // Operands are copied: a kernel that writes one it may not write is caught below.
-    std::vector<Bytes> operand;
+    std::vector<Bytes> operand, result;
+    operand.reserve(inputs.size()), result.reserve(out_types.size());
     for (auto& t : inputs) operand.push_back(t.bytes);
     if (schema->has(OperandRole::Weight) || schema->has(OperandRole::Table)) {
       call.param_layout = !options.layout.empty()       ? std::string_view(options.layout)
@@ -241,7 +232,6 @@ class OpRunner {
 
     LaunchArgs args;
     for (size_t i = 0; i < operand.size(); ++i) args.ptr[i] = operand[i].data();
-    std::vector<Bytes> result;
     for (size_t i = 0; i < out_types.size(); ++i) {
       const int mutated = i == 0 ? schema->mutated_operand() : -1;
       const size_t bytes = static_cast<size_t>(out_types[i].shape.elements(options.live)) * size_of(out_types[i].dtype);

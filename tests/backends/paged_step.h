@@ -17,7 +17,7 @@ inline TestTensor concat(const std::vector<TestTensor>& parts) {
   int64_t n = all.type.shape[0].factor;
   for (size_t i = 1; i < parts.size(); ++i) {
     n += parts[i].type.shape[0].factor;
-    all.bytes.insert(all.bytes.end(), parts[i].bytes.begin(), parts[i].bytes.end());
+    all.bytes.append(parts[i].bytes.begin(), parts[i].bytes.end());
   }
   all.type.shape[0] = Dim(n);
   return all;
