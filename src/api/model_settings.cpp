@@ -338,10 +338,6 @@ Status ModelSettings::check() const {
     if (on->kind != DeviceKind::Cpu && on->kind != DeviceKind::Ascend)
       return invalid("`tp_size` {}: ranks exchange data on cpu and ascend alone yet; with `device` {} allowed: 1",
                      tp_size, device_kind_name(on->kind));
-  if (const auto on = device_options(device, ascend_runtime, ::getenv); reduces() && on.is_ok())
-    if (on->kind != DeviceKind::Cpu)
-      return invalid("`tp_form` reduce: ranks add sums on cpu alone yet; with `device` {} allowed: auto, gather",
-                     device_kind_name(on->kind));
   if (nnodes > tp_size)
     return invalid("`nnodes` {} with `tp_size` {}: a host has at least one rank; allowed: 1 to {}", nnodes, tp_size,
                    tp_size);

@@ -88,6 +88,18 @@ Result<Types> infer_sum_parts(const OpCall& c) {
   return Types{{out, {c.in[0].shape[0], Dim(columns / parts)}}};
 }
 
+Result<Types> infer_all_reduce(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  if (c.in.size() > 1) {
+    RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+    RETURN_IF_ERROR(want_dtype(c, 1, c.in[0].dtype));
+    RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[1], "number of columns"));
+  }
+  return Types{c.in[0]};
+}
+
 Result<Types> infer_argmax_pairs(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
@@ -130,6 +142,9 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("sum_parts(Rows x, Tensor? bias, *, int parts, str out) -> Tensor", infer_sum_parts,
           "f32 [T, parts N], [N]? -> [T, N]: the sum of the parts of a row, from the first to the last (+ bias), in "
           "fp32, rounded once to `out`");
+  ops.add(
+      "all_reduce(Rows x, Tensor? bias) -> Tensor : collective", infer_all_reduce,
+      "[T, N] on each rank, [N]? -> [T, N] on all: x of rank 0 + x of rank 1 + ... (+ bias), in fp32, rounded once");
   ops.add("argmax_pairs(Tensor x, Tensor ids, *, int first) -> Tensor", infer_argmax_pairs,
           "f32 [L, V], i32 [L] -> i32 [L, 2]: the bits of x[l, ids[l]], and first + ids[l]");
   ops.add(

@@ -404,6 +404,28 @@ class Sharder {
     return {};
   }
 
+  // Whether the device adds parts in fp32, which all ranks lay side by side before. Else its own all_reduce takes them
+  // as its products make them, in the type of the result.
+  bool adds_wide_parts() const {
+    const std::vector<TensorType> parts{{DType::F32, {Dim(1), Dim(share_.size)}}};
+    const Attrs attrs{{"parts", int64_t{share_.size}}, {"out", std::string(dtype_name(DType::F32))}};
+    return c_.has_kernel(*c_.ops().find("sum_parts"), parts, attrs).is_ok();
+  }
+
+  Result<Node*> sum_over_ranks(Value* part, std::vector<Value*> added, DType type) {
+    if (!adds_wide_parts()) {
+      added.insert(added.begin(), part);
+      return call("all_reduce", std::move(added), {});
+    }
+    const int64_t width = part->type.shape[1].factor;
+    ASSIGN_OR_RETURN(Node * all,
+                     call("all_gather", {part},
+                          {{"first", width * share_.rank}, {"of", width * share_.size}, {"even", int64_t{1}}}));
+    added.insert(added.begin(), all->result());
+    return call("sum_parts", std::move(added),
+                {{"parts", int64_t{share_.size}}, {"out", std::string(dtype_name(type))}});
+  }
+
   // This rank's part of each sum, and the sum of all ranks' in their order. A last operand that is added and may be
   // left out is added behind it (the row-parallel rule of biases, F56).
   Status reduced(Node& n) {
@@ -419,16 +441,10 @@ class Sharder {
       (last ? added : in).push_back(v);
     }
     Attrs attrs = n.attrs;
-    attrs.set("out", std::string(dtype_name(DType::F32)));
+    const DType type = n.result()->type.dtype;
+    attrs.set("out", std::string(dtype_name(adds_wide_parts() ? DType::F32 : type)));
     ASSIGN_OR_RETURN(Node * part, out_.add(*n.op, std::move(in), std::move(attrs), n.made_by));
-    const int64_t width = n.result()->type.shape[1].factor;
-    ASSIGN_OR_RETURN(Node * all,
-                     call("all_gather", {part->result()},
-                          {{"first", width * share_.rank}, {"of", width * share_.size}, {"even", int64_t{1}}}));
-    added.insert(added.begin(), all->result());
-    ASSIGN_OR_RETURN(Node * sum,
-                     call("sum_parts", std::move(added),
-                          {{"parts", int64_t{share_.size}}, {"out", std::string(dtype_name(n.result()->type.dtype))}}));
+    ASSIGN_OR_RETURN(Node * sum, sum_over_ranks(part->result(), std::move(added), type));
     c_.applied(*sum, fmt::format("{} of {} columns of its weight are here; the sums of {} ranks are added", cut.count,
                                  cut.of, share_.size));
     at_[n.result()] = {sum->result(), std::nullopt};

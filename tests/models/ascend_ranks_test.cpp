@@ -28,11 +28,15 @@ Result<std::unique_ptr<engine::LocalWorld>> open_cards(const std::string& folder
       std::chrono::seconds(120));
 }
 
-std::vector<float> several_cards(const std::string& folder, const AscendOptions& options, int cards) {
+std::vector<float> several_cards(const std::string& folder, const AscendOptions& options, int cards,
+                                 int64_t* added = nullptr) {
   auto world = open_cards(folder, options, cards);
   EXPECT_TRUE(world.is_ok()) << world.status().message();
   if (!world.is_ok()) return {};
   std::vector<float> out = decode_traffic((*world)->front(), 6);
+  if (added)
+    for (const PassReport& p : (*world)->front().passes("decode")->passes)
+      for (const PassRemark& remark : p.applied) *added += remark.reason.find("ranks are added") != std::string::npos;
   if (options.policy != engine::GraphPolicy::Off) {
     EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
   }
@@ -84,6 +88,53 @@ INSTANTIATE_TEST_SUITE_P(Models, AscendRanks,
                          [](const auto& info) {
                            std::string name = info.param.model;
                            return name.substr(name.find('/') + 1);
+                         });
+
+struct SumsCase {
+  const char* model;
+  int cards;
+  int64_t products;  // whose parts are added
+};
+
+void PrintTo(const SumsCase& c, std::ostream* to) { *to << c.model << " over " << c.cards; }
+
+class AscendSums : public testing::TestWithParam<SumsCase> {};
+
+// Parts cross in bf16 and are added in the order of ranks: near one card, and the same in every mode.
+TEST_P(AscendSums, AreNearOneCardAndTheSameInEveryMode) {
+  const SumsCase& c = GetParam();
+  const std::string folder = std::string(REPRISE_SOURCE_DIR "/tests/data/") + c.model;
+  const AscendOptions usual{.prefill_sizes = {64, 128}, .context = 128, .reduce = true};
+  AscendOptions eager = usual, pieces = usual;
+  eager.policy = engine::GraphPolicy::Off;
+  pieces.decode = GraphMode::Piecewise;
+  AscendOptions alone = usual;
+  alone.reduce = false;
+  const std::vector<float> one = one_card(folder, alone);
+  ASSERT_FALSE(one.empty());
+  int64_t added = 0;
+  const std::vector<float> whole = several_cards(folder, usual, c.cards, &added);
+  EXPECT_EQ(added, c.products);
+  ASSERT_EQ(whole.size(), one.size());
+  float largest = 0, worst = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    largest = std::max(largest, std::abs(one[i]));
+    worst = std::max(worst, std::abs(one[i] - whole[i]));
+  }
+  EXPECT_LE(worst, 3e-2F * largest);
+  EXPECT_GT(worst, 0) << "sums were not added over ranks";
+  EXPECT_EQ(whole, several_cards(folder, eager, c.cards)) << "without graphs";
+  EXPECT_EQ(whole, several_cards(folder, pieces, c.cards)) << "decode in pieces";
+}
+
+// Two layers each; biases of row-parallel products (F56) in llama_bias, folded int32 ones in modelslim_static_bias.
+INSTANTIATE_TEST_SUITE_P(Models, AscendSums,
+                         testing::Values(SumsCase{"models/qwen3_tied", 2, 4}, SumsCase{"models/qwen3_tied", 4, 4},
+                                         SumsCase{"models/llama_bias", 3, 4},
+                                         SumsCase{"models_quantised/modelslim_static_bias", 2, 4}),
+                         [](const auto& info) {
+                           const std::string name = info.param.model;
+                           return fmt::format("{}_over_{}", name.substr(name.find('/') + 1), info.param.cards);
                          });
 
 // A world of more ranks than there are cards, and one whose other rank does not start.

@@ -21,6 +21,7 @@ struct AscendOptions {
   int64_t sequences = 4;
   std::vector<std::string> without = {};            // passes
   std::shared_ptr<ranks::Member> member = nullptr;  // of several ranks, a simulated card each
+  bool reduce = false;                              // they add sums
 };
 
 // The checkpoint in `folder`.
@@ -34,6 +35,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
   o.member = options.member;
+  o.reduce_over_ranks = options.reduce;
   o.model_path = folder;
   o.dtype = options.dtype;
   o.chunked_prefill_size = 128;

@@ -48,6 +48,12 @@ void ArgmaxPairsArgs::fill(const OpCall& c) {
   width = c.in[0].shape[1].factor;
   first = c.attrs->integer("first");
 }
+void AllReduceArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+  type = c.in[0].dtype;
+}
+
 void MergeArgmaxArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   ranks = c.in[0].shape[1].factor / 2;
@@ -63,6 +69,7 @@ std::span<const OpArgs> collective_args() {
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
       op_row("sum_parts", &SumPartsArgs::out, &SumPartsArgs::x, &SumPartsArgs::out),
+      op_row("all_reduce", &AllReduceArgs::out, &AllReduceArgs::x, constant_rows),
       op_row("argmax_pairs", &ArgmaxPairsArgs::out, &ArgmaxPairsArgs::x, constant_rows),
       op_row("merge_argmax", &MergeArgmaxArgs::out, &MergeArgmaxArgs::pairs, constant_rows),
   };

@@ -75,6 +75,16 @@ struct SumPartsArgs {
   void fill(const OpCall& call);
 };
 
+struct AllReduceArgs {
+  In x, bias;
+  Out out;
+  Dim rows;
+  int64_t width;  // numbers of a row
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
 struct ArgmaxPairsArgs {
   In x, ids;
   Out out;
