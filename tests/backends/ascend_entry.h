@@ -39,10 +39,14 @@ std::vector<T> numbers_of(const std::vector<uint8_t>& bytes) {
 
 class AscendEntryTest : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { open({}); }
+
+  // `member`: the card is one of several ranks'.
+  void open(std::shared_ptr<ranks::Member> member) {
     DeviceOptions options;
     options.kind = DeviceKind::Ascend;
     options.ascend_runtime = "sim";
+    options.member = std::move(member);
     auto platform = make_platform(options);
     ASSERT_TRUE(platform.is_ok()) << platform.status().message();
     platform_ = std::move(*platform);

@@ -18,8 +18,8 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<const L
   const Collectives& hccl = out->library_->collectives();
   std::vector<std::string> absent;
   for (const std::string& name : hccl.missing())
-    for (const char* needed :
-         {"HcclGetRootInfo", "HcclCommInitRootInfo", "HcclCommDestroy", "HcclAllGather", "HcclAllReduce"})
+    for (const char* needed : {"HcclGetRootInfo", "HcclCommInitRootInfo", "HcclCommDestroy", "HcclAllGather",
+                               "HcclAllReduce", "HcclAlltoAll"})
       if (name == needed) absent.push_back(name);
   if (!absent.empty())
     return error(Code::Unsupported, "several ranks need HCCL, and {} of it are not there (libhccl.so, libhcomm.so)",
@@ -59,6 +59,12 @@ Status Communicator::all_gather(const void* from, void* to, int64_t bytes, aclrt
   return check(library_->collectives().HcclAllGather(const_cast<void*>(from), to, static_cast<uint64_t>(bytes), kInt8,
                                                      comm_, stream),
                "HcclAllGather");
+}
+
+Status Communicator::all_to_all(const void* from, void* to, int64_t bytes, aclrtStream stream) const {
+  const auto count = static_cast<uint64_t>(bytes);
+  return check(library_->collectives().HcclAlltoAll(from, count, kInt8, to, count, kInt8, comm_, stream),
+               "HcclAlltoAll");
 }
 
 Status Communicator::merge(void* data, int64_t count, DType type, aclrtStream stream) const {

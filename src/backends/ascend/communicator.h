@@ -27,6 +27,8 @@ class Communicator {
 
   // `bytes` of every rank, one after the other.
   Status all_gather(const void* from, void* to, int64_t bytes, aclrtStream stream) const;
+  // From every rank the block of `bytes` that is this one's: the first of its blocks for rank 0, and so on.
+  Status all_to_all(const void* from, void* to, int64_t bytes, aclrtStream stream) const;
   // Bits of all ranks put together: elsewhere than in its own part a rank has zeros. In place.
   Status merge(void* data, int64_t count, DType type, aclrtStream stream) const;
 

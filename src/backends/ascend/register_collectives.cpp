@@ -24,58 +24,83 @@ Status all_gather(const AllGatherArgs& a, Launch& l) {
   return l.collective([&](aclrtStream s) { return ranks.merge(a.out.data, rows * all, a.type, s); });
 }
 
-// The parts of all ranks are gathered and added here, in the order of ranks. HcclAllReduce would add them in an order
-// that follows from the number of bytes, so a row's bits would depend on the batch. Sums of more than two numbers are
-// made in fp32; that of two is aclnnAdd's own, which widens what it adds and rounds once.
-Status all_reduce(const AllReduceArgs& a, Launch& l) {
-  const auto& ranks = *static_cast<const Communicator*>(l.constant());
-  const int64_t rows = l.size(a.rows), count = rows * a.width, size = ranks.size();
-  const int64_t element = static_cast<int64_t>(size_of(a.type));
-  auto* parts = static_cast<uint8_t*>(l.scratch(static_cast<size_t>(size * count * element)));
-  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_gather(a.x, parts, count * element, s); }));
+// Rows that all ranks have parts of, one rank's after the other's.
+struct Parts {
+  const uint8_t* data;
+  int64_t ranks, rows;
+};
+
+// Their sums in the order of ranks (+ bias). Sums of more than two numbers are made in fp32; that of two is aclnnAdd's
+// own, which widens what it adds and rounds once. No sum lies where one of its numbers does.
+Status add_parts(const AllReduceArgs& a, const Parts& parts, const void* out, Launch& l) {
+  const int64_t rows = parts.rows, count = rows * a.width;
+  const auto matrix = [&](const void* data, DType type) { return l.tensor(data, type, {rows, a.width}); };
   const auto add = [&](const void* x, const void* y, DType type, const void* sum) {
-    return l.run(l.ops().add, l.tensor(x, type, {rows, a.width}), l.tensor(y, type, {rows, a.width}), l.number(1),
-                 l.tensor(sum, type, {rows, a.width}));
+    return l.run(l.ops().add, matrix(x, type), matrix(y, type), l.number(1), matrix(sum, type));
   };
-  if (size == 2 && !a.bias) return add(parts, parts + count * element, a.type, a.out.data);
   const bool wide = a.type != DType::F32;
-  const int64_t bytes = count * 4;
-  auto* numbers = parts;
-  if (wide) {
-    numbers = static_cast<uint8_t*>(l.scratch(static_cast<size_t>(size * bytes)));
-    RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(parts, a.type, {size, count}), acl_type(DType::F32),
-                          l.tensor(numbers, DType::F32, {size, count})));
-  }
-  // No sum lies where one of its numbers does.
-  uint8_t* sums[] = {static_cast<uint8_t*>(l.scratch(static_cast<size_t>(bytes))),
-                     static_cast<uint8_t*>(l.scratch(static_cast<size_t>(bytes)))};
-  const uint8_t* sum = numbers;
-  int turn = 0;
-  const auto next = [&](bool last) -> const void* {
-    return last && !wide ? a.out.data : static_cast<const void*>(sums[turn++ % 2]);
+  if (parts.ranks == 2 && !a.bias)
+    return add(parts.data, parts.data + count * static_cast<int64_t>(size_of(a.type)), a.type, out);
+  const auto widened = [&](const void* data, int64_t n) -> Result<const uint8_t*> {
+    if (!wide) return static_cast<const uint8_t*>(data);
+    auto* to = static_cast<uint8_t*>(l.scratch(static_cast<size_t>(n * 4)));
+    RETURN_IF_ERROR(
+        l.run(l.ops().cast, l.tensor(data, a.type, {n}), acl_type(DType::F32), l.tensor(to, DType::F32, {n})));
+    return to;
   };
-  for (int64_t r = 1; r < size; ++r) {
-    const void* to = next(r + 1 == size && !a.bias);
-    RETURN_IF_ERROR(add(sum, numbers + r * bytes, DType::F32, to));
-    sum = static_cast<const uint8_t*>(to);
-  }
-  if (a.bias) {
-    const void* bias = a.bias.data;
-    if (wide) {
-      void* widened = l.scratch(static_cast<size_t>(a.width * 4));
-      RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(bias, a.type, {a.width}), acl_type(DType::F32),
-                            l.tensor(widened, DType::F32, {a.width})));
-      bias = widened;
+  ASSIGN_OR_RETURN(const uint8_t* sum, widened(parts.data, parts.ranks * count));
+  const uint8_t* next = sum;
+  const void* sums[] = {l.scratch(static_cast<size_t>(count * 4)), l.scratch(static_cast<size_t>(count * 4))};
+  const int64_t additions = parts.ranks - (a.bias ? 0 : 1);
+  for (int64_t i = 1; i <= additions; ++i) {
+    const void* to = i == additions && !wide ? out : sums[i % 2];
+    if (i < parts.ranks) {
+      next += count * 4;
+      RETURN_IF_ERROR(add(sum, next, DType::F32, to));
+    } else {
+      ASSIGN_OR_RETURN(const uint8_t* bias, widened(a.bias, a.width));
+      RETURN_IF_ERROR(l.run(l.ops().add, matrix(sum, DType::F32), l.tensor(bias, DType::F32, {a.width}), l.number(1),
+                            matrix(to, DType::F32)));
     }
-    const void* to = next(true);
-    RETURN_IF_ERROR(l.run(l.ops().add, l.tensor(sum, DType::F32, {rows, a.width}),
-                          l.tensor(bias, DType::F32, {a.width}), l.number(1),
-                          l.tensor(to, DType::F32, {rows, a.width})));
     sum = static_cast<const uint8_t*>(to);
   }
   if (!wide) return Status::ok();
-  return l.run(l.ops().cast, l.tensor(sum, DType::F32, {rows, a.width}), acl_type(a.type),
-               l.tensor(a.out, a.type, {rows, a.width}));
+  return l.run(l.ops().cast, matrix(sum, DType::F32), acl_type(a.type), matrix(out, a.type));
+}
+
+// From so many bytes on, what each rank need not receive and add of the rows takes longer than a second meeting: at
+// 28 GB/s a meeting of 10 us (docs/ascend.md, both assumed) is 280 KB.
+constexpr int64_t kWorthAMeeting = 280 << 10;
+
+// The parts of all ranks are gathered and added here. HcclAllReduce would add them in an order that follows from the
+// number of bytes, so a row's bits would depend on the batch. Of many rows each rank adds its share, and the sums are
+// gathered: the same additions, elsewhere.
+Status all_reduce(const AllReduceArgs& a, Launch& l) {
+  const auto& ranks = *static_cast<const Communicator*>(l.constant());
+  const int64_t rows = l.size(a.rows), size = ranks.size(), share = (rows + size - 1) / size;
+  const int64_t row = a.width * static_cast<int64_t>(size_of(a.type)), bytes = rows * row;
+  const auto room = [&](int64_t n) { return static_cast<uint8_t*>(l.scratch(static_cast<size_t>(n * row))); };
+  if (bytes - 2 * bytes / size < kWorthAMeeting) {
+    uint8_t* parts = room(size * rows);
+    RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_gather(a.x, parts, bytes, s); }));
+    return add_parts(a, {parts, size, rows}, a.out.data, l);
+  }
+  // Shares are equal. Where the rows are not, the last ones are of no row, and nothing of them is copied back.
+  const void* from = a.x;
+  void* to = a.out.data;
+  const bool filled = share * size != rows;
+  if (filled) {
+    from = room(share * size);
+    to = room(share * size);
+    RETURN_IF_ERROR(
+        l.run(l.ops().copy, l.tensor(from, a.type, {rows, a.width}), l.tensor(a.x, a.type, {rows, a.width})));
+  }
+  uint8_t *parts = room(share * size), *mine = room(share);
+  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_to_all(from, parts, share * row, s); }));
+  RETURN_IF_ERROR(add_parts(a, {parts, size, share}, mine, l));
+  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_gather(mine, to, share * row, s); }));
+  if (!filled) return Status::ok();
+  return l.run(l.ops().copy, l.tensor(a.out, a.type, {rows, a.width}), l.tensor(to, a.type, {rows, a.width}));
 }
 
 }  // namespace
