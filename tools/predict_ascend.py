@@ -15,6 +15,7 @@ measurements contradict are replaced by those measurements. No constant is fitte
   updates     measured task updates beside the model
   steps       measured steps of other engines beside the model, in both readings
   first       their first token
+  ranks       one model over several cards, in both forms
   speculation steps that verify drafts, and what published times between tokens ask of drafts
   passes      Qwen3-32B W8A8 static with the original's two passes, as the original ran it
   speeds      its absolute times, and what its own kernel times would save
@@ -429,6 +430,30 @@ def part_steps(model):
     return lines
 
 
+# One model over several cards: name, shape, quantisation, numbers of cards. A card is a process of the engine, and the
+# simulator's HCCL takes 10 us a meeting and 28 GB/s between two cards, both assumed (docs/ascend.md).
+RANKED = [("Qwen3-32B bf16", "qwen3-32b", "none", (2, 4, 8)), ("Qwen3-32B W8A8", "qwen3-32b", "w8a8_int8", (2, 4))]
+
+
+def part_ranks(model):
+    batches, context = model.args.batches, model.args.input_len
+    heads = [f"{form}, batch {b}" for b in batches for form in ("gather", "reduce")]
+    lines = ["| decode, ms | cards | " + " | ".join(heads) + " | prefill, gather | reduce |",
+             "|---" * (len(heads) + 4) + "|"]
+    for name, folder, quantisation, numbers in RANKED:
+        for cards in numbers:
+            got = {form: model.whole_model(folder, quantisation, batches, context, "--graph", "required",
+                                           "--graph-prefill", "piecewise", *sizes_for(batches, context),
+                                           "--tp-size", str(cards), "--tp-form", form)
+                   # Rows quantised as they come are gathered in both forms.
+                   for form in (("gather", "reduce") if quantisation == "none" else ("gather",))}
+            cell = lambda form, b, i: f"{got[form][b][i]:.2f}" if form in got else ""
+            cells = [cell(form, b, 0) for b in batches for form in ("gather", "reduce")]
+            cells += [cell(form, batches[0], 1) for form in ("gather", "reduce")]
+            lines.append(f"| {name} | {cards} | {' | '.join(cells)} |")
+    return lines
+
+
 # Published times between tokens with a draft model: shape, tokens of the prompt and of the answer, ms. SGLang's best
 # practice for Qwen3-8B on one die of an A3 (ascend_npu_best_practice.md); how many drafts came true is not told there.
 SPECULATION = [("Qwen3-8B W8A8", "qwen3-8b", "w8a8_int8", 3500, 1500, 5.0),
@@ -700,7 +725,7 @@ def part_launches(model):
 
 
 PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
-         "first": part_first, "speculation": part_speculation, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
+         "first": part_first, "speculation": part_speculation, "ranks": part_ranks, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
          "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
          "fia": part_fia, "launches": part_launches, "streams": part_streams, "queues": part_queues, "constants": part_constants}

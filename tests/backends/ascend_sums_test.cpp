@@ -1,4 +1,7 @@
-// Parts of sums on several simulated cards: few rows, which every card adds, and many, of which each adds a share.
+// Parts of sums on several simulated cards: few rows, which every card adds, and many, of which each adds a share; and
+// the largest logit of all cards.
+#include <array>
+#include <barrier>
 #include <thread>
 
 #include "backends/ascend_entry.h"
@@ -11,12 +14,12 @@ namespace {
 // A card of several, in its thread.
 class Card : public AscendEntryTest {
  public:
-  std::vector<uint8_t> all_reduce(std::shared_ptr<ranks::Member> member, const std::vector<AscendOperand>& in) {
-    open(std::move(member));
+  std::vector<uint8_t> result_of(const std::string& name, const std::vector<AscendOperand>& in, Attrs attrs = {}) {
     if (HasFatalFailure()) return {};
-    auto out = run("ascend.all_reduce", in, {});
+    auto out = run(name, in, std::move(attrs));
     return out.empty() ? std::vector<uint8_t>() : std::move(out[0]);
   }
+  using AscendEntryTest::open;
   void TestBody() override {}
 };
 
@@ -68,7 +71,9 @@ TEST_P(AscendSums, AreThoseOfAllCardsInTheirOrderRoundedOnce) {
     cards.emplace_back([&, r] {
       std::vector<AscendOperand> in{numbers(c.type, {Dim(c.rows), Dim(c.width)}, count, r)};
       if (c.bias) in.push_back(numbers(c.type, {Dim(c.width)}, c.width, 99));
-      got[static_cast<size_t>(r)] = Card().all_reduce(host.member(r), in);
+      Card card;
+      card.open(host.member(r));
+      got[static_cast<size_t>(r)] = card.result_of("ascend.all_reduce", in);
     });
   for (std::thread& card : cards) card.join();
   std::vector<uint8_t> expected;
@@ -90,6 +95,48 @@ INSTANTIATE_TEST_SUITE_P(Cards, AscendSums,
                                          Case{3, 1, 33, DType::BF16, true}, Case{3, 5, 48, DType::F32, false},
                                          Case{2, 64, 8192, DType::BF16, false}, Case{3, 60, 8192, DType::BF16, false},
                                          Case{4, 37, 8192, DType::BF16, true}, Case{4, 37, 4096, DType::F32, false}));
+
+// Each card has a part of the vocabulary: its pairs are the largest values with their places in all of it, and of the
+// pairs of all cards the first of the largest wins.
+TEST(AscendGreedy, TheLargestOfAllCardsIsTheLargestOfAll) {
+  constexpr int kCards = 3;
+  constexpr int64_t kRows = 5, kWidth = 37;
+  const testing_support::RankedHosts host({kCards});
+  std::vector<int32_t> pairs(kRows * kCards * 2), expected(kRows);
+  const auto value = [](int64_t row, int64_t column) {  // row 3: all are equal
+    return row == 3 ? 1.5F : number(row * kWidth * kCards + column, 7);
+  };
+  for (int64_t row = 0; row < kRows; ++row)
+    for (int64_t i = 1; i < kWidth * kCards; ++i)
+      if (value(row, i) > value(row, expected[static_cast<size_t>(row)]))
+        expected[static_cast<size_t>(row)] = static_cast<int32_t>(i);
+  std::array<std::vector<uint8_t>, kCards> merged;
+  std::barrier meeting(kCards);
+  std::vector<std::thread> cards;
+  for (int r = 0; r < kCards; ++r)
+    cards.emplace_back([&, r] {
+      Card card;
+      card.open(host.member(r));
+      std::vector<float> x;
+      std::vector<int32_t> best(kRows);
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t i = 0; i < kWidth; ++i) {
+          x.push_back(value(row, r * kWidth + i));
+          int32_t& place = best[static_cast<size_t>(row)];
+          if (x.back() > x[static_cast<size_t>(row * kWidth + place)]) place = static_cast<int32_t>(i);
+        }
+      const auto own = numbers_of<int32_t>(card.result_of(
+          "ascend.argmax_pairs",
+          {operand({DType::F32, {Dim(kRows), Dim(kWidth)}}, x), operand({DType::I32, {Dim(kRows)}}, best)},
+          {{"first", r * kWidth}}));
+      for (size_t i = 0; i < own.size(); ++i) pairs[(i / 2 * kCards + static_cast<size_t>(r)) * 2 + i % 2] = own[i];
+      meeting.arrive_and_wait();
+      merged[static_cast<size_t>(r)] =
+          card.result_of("ascend.merge_argmax", {operand({DType::I32, {Dim(kRows), Dim(2 * kCards)}}, pairs)});
+    });
+  for (std::thread& card : cards) card.join();
+  for (const auto& tokens : merged) EXPECT_EQ(numbers_of<int32_t>(tokens), expected);
+}
 
 }  // namespace
 }  // namespace reprise::ascend_sums_test

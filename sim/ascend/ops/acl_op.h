@@ -84,6 +84,7 @@ aclnnStatus aclnnCalculateMatmulWeightSizeV2(const aclIntArray* tensorShape, acl
 // Gathers.
 ACLNN_OPERATOR(aclnnEmbedding, const aclTensor* weight, const aclTensor* indices, const aclTensor* out);
 ACLNN_OPERATOR(aclnnIndexSelect, const aclTensor* self, int64_t dim, const aclTensor* index, aclTensor* out);
+ACLNN_OPERATOR(aclnnGather, const aclTensor* self, int64_t dim, const aclTensor* index, aclTensor* out);
 ACLNN_OPERATOR(aclnnGatherV2, const aclTensor* self, int64_t dim, const aclTensor* index, aclTensor* out);
 
 // Norms and activations.

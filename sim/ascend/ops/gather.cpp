@@ -1,4 +1,4 @@
-// Rows chosen by indices: Embedding, IndexSelect, GatherV2.
+// Rows chosen by indices: Embedding, IndexSelect, GatherV2; and single numbers: Gather.
 #include <cstring>
 
 #include "ascend/ops/check.h"
@@ -22,6 +22,30 @@ void gather(const View& from, int64_t axis, const std::vector<int64_t>& indices,
         std::memcpy(target, source + (outer * split.size + index) * run, static_cast<size_t>(run));
       }
       target += run;
+    }
+  }
+}
+
+void gather_numbers(const View& from, int64_t axis, const View& index, const View& to) {
+  const std::vector<int64_t> indices = read<int64_t>(index);
+  const size_t element = static_cast<size_t>(from.element());
+  const int64_t size = from.shape[static_cast<size_t>(axis)];
+  const char* source = at<const char>(from);
+  char* target = at<char>(to);
+  std::vector<int64_t> place(index.shape.size(), 0);  // of the current number in index
+  for (int64_t chosen : indices) {
+    if (chosen < 0) chosen += size;
+    if (chosen < 0 || chosen >= size)
+      throw DeviceFault("aclnnGather: an index is not in [-" + std::to_string(size) + ", " + std::to_string(size) +
+                        ")");
+    int64_t offset = 0;
+    for (size_t d = 0; d < place.size(); ++d)
+      offset = offset * from.shape[d] + (static_cast<int64_t>(d) == axis ? chosen : place[d]);
+    std::memcpy(target, source + static_cast<size_t>(offset) * element, element);
+    target += element;
+    for (size_t d = place.size(); d-- > 0;) {
+      if (++place[d] < index.shape[d]) break;
+      place[d] = 0;
     }
   }
 }
@@ -77,5 +101,30 @@ aclnnStatus aclnnGatherV2GetWorkspaceSize(Tensor self, int64_t dim, Tensor index
   return gather_phase1("aclnnGatherV2", self, dim, index, out, true, workspaceSize, executor);
 }
 ACLNN_PHASE2(aclnnGatherV2);
+
+// hicann/ops-nn index/gather_elements_v2/docs/aclnnGather_en.md: as many dimensions in index as in self, none of them
+// larger but that of dim; out has index's shape and self's type; indices count from the end where they are negative.
+aclnnStatus aclnnGatherGetWorkspaceSize(Tensor self, int64_t dim, Tensor index, TensorRef out, uint64_t* workspaceSize,
+                                        aclOpExecutor** executor) {
+  Operator op("aclnnGather", workspaceSize, executor);
+  const Slot from = op.in("self", self), at_index = op.in("index", index), to = op.out("out", out);
+  op.attributes({dim});
+  if (!op.ok()) return op.status();
+  const int64_t axis = axis_of(dim, op[from].rank());
+  op.valid(axis >= 0, "dim " + std::to_string(dim) + " is none of self's");
+  op.dtype(at_index, {kInt32, kInt64});
+  op.same_dtype(to, from);
+  op.rank(at_index, op[from].rank(), op[from].rank());
+  op.shape(to, op[at_index].shape);
+  if (!op.ok()) return op.status();
+  for (size_t d = 0; d < op[from].shape.size(); ++d)
+    op.valid(static_cast<int64_t>(d) == axis || op[at_index].shape[d] <= op[from].shape[d],
+             "dimension " + std::to_string(d) + " of index is larger than self's");
+  op.valid(op[at_index].count() == 0 || op[from].shape[static_cast<size_t>(axis)] > 0, "self is empty along dim");
+  const double bytes = 2 * op[to].bytes() + op[at_index].bytes();
+  return op.finish(
+      Unit::Vector, 0, [=](const Operands& v) { gather_numbers(v[from], axis, v[at_index], v[to]); }, bytes);
+}
+ACLNN_PHASE2(aclnnGather);
 
 }  // extern "C"

@@ -86,6 +86,11 @@ aclScalar* Launch::number(float value) {
   return objects_.scalars.back();
 }
 
+aclScalar* Launch::whole(int64_t value) {
+  objects_.scalars.push_back(library_.aclCreateScalar(&value, ACL_INT64));
+  return objects_.scalars.back();
+}
+
 aclIntArray* Launch::integers(std::span<const int64_t> values) {
   objects_.arrays.push_back(library_.aclCreateIntArray(values.data(), values.size()));
   return objects_.arrays.back();

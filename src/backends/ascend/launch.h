@@ -145,6 +145,7 @@ class Launch {
   aclTensor* none(const void* data, DType type);
   aclTensorList* list(aclTensor* only);  // takes it over
   aclScalar* number(float value);
+  aclScalar* whole(int64_t value);  // beside a tensor of whole numbers, which stay whole
   aclIntArray* integers(std::span<const int64_t> values);
   // Bytes of the thunk's workspace for values between operators.
   void* scratch(size_t bytes);

@@ -27,6 +27,7 @@ void each(Table& t, F f) {
   f(t.cast);
   f(t.copy);
   f(t.argmax);
+  f(t.gather);
   f(t.rope_cache);
   f(t.scatter_kv);
   f(t.scatter_nd);

@@ -40,6 +40,7 @@ struct Operators {
   Operator<T, int32_t, MT> cast{"aclnnCast"};
   Operator<MT, T> copy{"aclnnInplaceCopy"};
   Operator<T, i64, bool, MT> argmax{"aclnnArgMax"};
+  Operator<T, i64, T, MT> gather{"aclnnGather"};
 
   // Rotation, caches, attention.
   Operator<T, T, T, T, IA, i64, bool, MT, MT> rope_cache{"aclnnRopeWithSinCosCache"};

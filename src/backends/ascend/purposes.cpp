@@ -37,6 +37,7 @@ constexpr Purpose kPurposes[] = {
     {"aclnnCast", "tables of rotations, fp32 logits; no model runs without it"},
     {"aclnnInplaceCopy", "slices and copies; no model runs without it"},
     {"aclnnArgMax", "greedy tokens"},
+    {"aclnnGather", "greedy tokens over several cards; the logits of all of them are gathered instead"},
     {"aclnnRopeWithSinCosCache", "rotation in one operator; its parts run instead"},
     {"aclnnInterleaveRope", "rotation of latent attention's queries; a copy and RopeWithSinCosCache do it instead"},
     {"aclnnKvRmsNormRopeCache", "what a token leaves in the caches of latent attention; its parts run instead"},

@@ -103,19 +103,35 @@ Status all_reduce(const AllReduceArgs& a, Launch& l) {
   return l.run(l.ops().copy, l.tensor(a.out, a.type, {rows, a.width}), l.tensor(to, a.type, {rows, a.width}));
 }
 
+// The value at each row's index, and that index in the whole vocabulary, side by side.
+Status argmax_pairs(const ArgmaxPairsArgs& a, Launch& l) {
+  const int64_t rows = l.size(a.rows);
+  RETURN_IF_ERROR(l.run(l.ops().gather, l.tensor(a.x, DType::F32, {rows, a.width}), 1,
+                        l.tensor(a.ids, DType::I32, {rows, 1}),
+                        l.view(a.out, DType::F32, {rows, 1}, {2, 1}, 0, 2 * rows)));
+  return l.run(l.ops().adds, l.tensor(a.ids, DType::I32, {rows}), l.whole(a.first), l.whole(1),
+               l.view(a.out, DType::I32, {rows}, {2}, 1, 2 * rows));
+}
+
+Status merge_argmax(const MergeArgmaxArgs& a, Launch& l) {
+  const int64_t rows = l.size(a.rows), all = 2 * rows * a.ranks;
+  void* best = l.scratch(static_cast<size_t>(rows) * sizeof(int32_t));
+  RETURN_IF_ERROR(l.run(l.ops().argmax, l.view(a.pairs, DType::F32, {rows, a.ranks}, {2 * a.ranks, 2}, 0, all), 1, true,
+                        l.tensor(best, DType::I32, {rows, 1})));
+  return l.run(l.ops().gather, l.view(a.pairs, DType::I32, {rows, a.ranks}, {2 * a.ranks, 2}, 1, all), 1,
+               l.tensor(best, DType::I32, {rows, 1}), l.tensor(a.out, DType::I32, {rows, 1}));
+}
+
 }  // namespace
 
 void register_collectives(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   if (!context->communicator()) return;
+  const auto bind = [context](const OpCall&, LaunchArgs& args) { args.constant = context->communicator(); };
   add(kernels, context,
-      {.op = "all_gather",
-       .kernel = kernel<all_gather>,
-       .bind = [context](const OpCall&, LaunchArgs& args) { args.constant = context->communicator(); },
-       .accepts = want_constant_rows});
-  add(kernels, context,
-      {.op = "all_reduce", .kernel = kernel<all_reduce>, .bind = [context](const OpCall&, LaunchArgs& args) {
-         args.constant = context->communicator();
-       }});
+      {.op = "all_gather", .kernel = kernel<all_gather>, .bind = bind, .accepts = want_constant_rows});
+  add(kernels, context, {.op = "all_reduce", .kernel = kernel<all_reduce>, .bind = bind});
+  add(kernels, context, {.op = "argmax_pairs", .kernel = kernel<argmax_pairs>});
+  add(kernels, context, {.op = "merge_argmax", .kernel = kernel<merge_argmax>});
 }
 
 }  // namespace reprise::ascend

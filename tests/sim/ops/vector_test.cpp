@@ -153,6 +153,25 @@ TEST_F(Vectors, ChoosingAndSorting) {
   }
 }
 
+// The vendor's two examples (ops-nn index/gather_elements_v2/docs/aclnnGather_en.md), and refusals.
+TEST_F(Vectors, NumbersByIndices) {
+  Array x(kFloat, {3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), out(kFloat, {2, 2});
+  Array rows(kInt32, {2, 2}, {0, 2, 1, 0}), columns(kInt64, {2, 2}, {0, 2, 1, -3});
+  ASSERT_EQ(RUN_OP(aclnnGather, x, 0, rows, out), 0);
+  EXPECT_EQ(out.get_all(), (std::vector<double>{1, 8, 4, 2}));
+  ASSERT_EQ(RUN_OP(aclnnGather, x, 1, columns, out), 0);
+  EXPECT_EQ(out.get_all(), (std::vector<double>{1, 3, 5, 4}));
+  Array three(kInt32, {2, 3}), flat(kInt32, {2}), wrong(kHalf, {2, 2}), tall(kInt32, {4, 2}), four(kFloat, {4, 2});
+  EXPECT_EQ(REFUSED(aclnnGather, x, 2, rows, out), kBad);
+  EXPECT_EQ(REFUSED(aclnnGather, x, 1, three, out), kBad);
+  EXPECT_EQ(REFUSED(aclnnGather, x, 1, flat, out), kBad);
+  EXPECT_EQ(REFUSED(aclnnGather, x, 1, rows, wrong), kBad);
+  EXPECT_EQ(REFUSED(aclnnGather, x, 1, tall, four), kBad);
+  tall.set({0, 0, 0, 0, 1, 1, 2, 2});
+  ASSERT_EQ(RUN_OP(aclnnGather, x, 0, tall, four), 0);
+  EXPECT_EQ(four.get_all(), (std::vector<double>{1, 2, 1, 2, 4, 5, 7, 8}));
+}
+
 TEST_F(Vectors, SumsAlongDimensions) {
   for (const aclDataType dtype : kFloats) {
     const auto a = kept(dtype, numbers(24, 1));
