@@ -17,13 +17,13 @@
 #include <functional>
 #include <limits>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "backends/aligned_bytes.h"
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/register.h"
+#include "backends/test_threads.h"
 #include "base/half.h"
 #include "compile/binding.h"
 #include "nn/fused.h"
@@ -282,10 +282,7 @@ class OpRunner {
           barrier.arrive_and_wait();
         }
     };
-    std::vector<std::thread> pool;
-    for (int thread = 1; thread < threads; ++thread) pool.emplace_back(body, thread);
-    body(0);
-    for (std::thread& t : pool) t.join();
+    TestThreads::run(threads, body);
   }
 
  private:

