@@ -20,6 +20,16 @@ class Card : public AscendEntryTest {
     return out.empty() ? std::vector<uint8_t>() : std::move(out[0]);
   }
   using AscendEntryTest::open;
+  // Of a matrix of so many rows, which may be fewer.
+  size_t workspace(int64_t rows, int64_t width) const {
+    const KernelEntry& entry = *platform_.kernels->find("ascend.all_reduce");
+    const OpSchema* op = platform_.ops->find("all_reduce");
+    const std::vector<TensorType> types{{DType::BF16, {Dim(1, 1), Dim(width)}}};
+    const Attrs attrs;
+    LiveSizes live;
+    live.value[1] = rows;
+    return *entry.workspace({op, types, types, &attrs, {}}, live, 1);
+  }
   void TestBody() override {}
 };
 
@@ -95,6 +105,24 @@ INSTANTIATE_TEST_SUITE_P(Cards, AscendSums,
                                          Case{3, 1, 33, DType::BF16, true}, Case{3, 5, 48, DType::F32, false},
                                          Case{2, 64, 8192, DType::BF16, false}, Case{3, 60, 8192, DType::BF16, false},
                                          Case{4, 37, 8192, DType::BF16, true}, Case{4, 37, 4096, DType::F32, false}));
+
+// 72 rows are shared out among four cards and 70 are not; all fit into what is planned for any number up to a bound.
+TEST(AscendSumsWorkspace, GrowsWithTheRows) {
+  const testing_support::RankedHosts host({4});
+  std::vector<std::thread> cards;
+  for (int r = 0; r < 4; ++r)
+    cards.emplace_back([&, r] {
+      Card card;
+      card.open(host.member(r));
+      size_t before = 0;
+      for (const int64_t rows : {1, 8, 69, 70, 71, 72, 73, 100, 512}) {
+        const size_t now = card.workspace(rows, 4096);
+        EXPECT_GE(now, before) << rows;
+        before = now;
+      }
+    });
+  for (std::thread& card : cards) card.join();
+}
 
 // Each card has a part of the vocabulary: its pairs are the largest values with their places in all of it, and of the
 // pairs of all cards the first of the largest wins.

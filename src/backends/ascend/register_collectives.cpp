@@ -1,4 +1,6 @@
 // Entries of the ops by which ranks exchange data: functions of HCCL, which captures record as they do operators.
+#include <algorithm>
+
 #include "backends/ascend/entries.h"
 #include "ops/args/collectives.h"
 
@@ -75,32 +77,51 @@ constexpr int64_t kWorthAMeeting = 280 << 10;
 // The parts of all ranks are gathered and added here. HcclAllReduce would add them in an order that follows from the
 // number of bytes, so a row's bits would depend on the batch. Of many rows each rank adds its share, and the sums are
 // gathered: the same additions, elsewhere.
-Status all_reduce(const AllReduceArgs& a, Launch& l) {
-  const auto& ranks = *static_cast<const Communicator*>(l.constant());
-  const int64_t rows = l.size(a.rows), size = ranks.size(), share = (rows + size - 1) / size;
-  const int64_t row = a.width * static_cast<int64_t>(size_of(a.type)), bytes = rows * row;
-  const auto room = [&](int64_t n) { return static_cast<uint8_t*>(l.scratch(static_cast<size_t>(n * row))); };
-  if (bytes - 2 * bytes / size < kWorthAMeeting) {
-    uint8_t* parts = room(size * rows);
-    RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_gather(a.x, parts, bytes, s); }));
-    return add_parts(a, {parts, size, rows}, a.out.data, l);
+struct Exchanged {
+  const AllReduceArgs& a;
+  const Communicator& ranks;
+  int64_t row;  // bytes
+
+  uint8_t* room(int64_t rows, Launch& l) const {
+    return static_cast<uint8_t*>(l.scratch(static_cast<size_t>(rows * row)));
   }
-  // Shares are equal. Where the rows are not, the last ones are of no row, and nothing of them is copied back.
+  bool few(int64_t rows) const { return rows * row * (ranks.size() - 2) < kWorthAMeeting * ranks.size(); }
+};
+
+Status reduce_few(const Exchanged& x, int64_t rows, Launch& l) {
+  uint8_t* parts = x.room(x.ranks.size() * rows, l);
+  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return x.ranks.all_gather(x.a.x, parts, rows * x.row, s); }));
+  return add_parts(x.a, {parts, x.ranks.size(), rows}, x.a.out.data, l);
+}
+
+// Shares are equal. Where the rows are not (`filled`), the last ones are of no row, and nothing of them is copied back.
+Status reduce_shares(const Exchanged& x, int64_t rows, bool filled, Launch& l) {
+  const AllReduceArgs& a = x.a;
+  const int64_t size = x.ranks.size(), share = (rows + size - 1) / size;
+  const auto matrix = [&](const void* data) { return l.tensor(data, a.type, {rows, a.width}); };
   const void* from = a.x;
   void* to = a.out.data;
-  const bool filled = share * size != rows;
   if (filled) {
-    from = room(share * size);
-    to = room(share * size);
-    RETURN_IF_ERROR(
-        l.run(l.ops().copy, l.tensor(from, a.type, {rows, a.width}), l.tensor(a.x, a.type, {rows, a.width})));
+    from = x.room(share * size, l);
+    to = x.room(share * size, l);
+    RETURN_IF_ERROR(l.run(l.ops().copy, matrix(from), matrix(a.x)));
   }
-  uint8_t *parts = room(share * size), *mine = room(share);
-  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_to_all(from, parts, share * row, s); }));
+  uint8_t *parts = x.room(share * size, l), *mine = x.room(share, l);
+  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return x.ranks.all_to_all(from, parts, share * x.row, s); }));
   RETURN_IF_ERROR(add_parts(a, {parts, size, share}, mine, l));
-  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_gather(mine, to, share * row, s); }));
-  if (!filled) return Status::ok();
-  return l.run(l.ops().copy, l.tensor(a.out, a.type, {rows, a.width}), l.tensor(to, a.type, {rows, a.width}));
+  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return x.ranks.all_gather(mine, to, share * x.row, s); }));
+  return filled ? l.run(l.ops().copy, matrix(a.out), matrix(to)) : Status::ok();
+}
+
+Status all_reduce(const AllReduceArgs& a, Launch& l) {
+  const Exchanged x{a, *static_cast<const Communicator*>(l.constant()),
+                    a.width * static_cast<int64_t>(size_of(a.type))};
+  const int64_t rows = l.size(a.rows), size = x.ranks.size();
+  if (!l.at_bounds()) return x.few(rows) ? reduce_few(x, rows, l) : reduce_shares(x, rows, rows % size != 0, l);
+  // The most that any number of rows up to this one needs: few rows need more than some of many do.
+  const int64_t few = x.few(rows) ? rows : kWorthAMeeting * size / (x.row * (size - 2));
+  RETURN_IF_ERROR(reduce_few(x, std::max<int64_t>(few, 1), l));
+  return x.few(rows) ? Status::ok() : reduce_shares(x, rows, true, l);
 }
 
 // The value at each row's index, and that index in the whole vocabulary, side by side.
