@@ -130,7 +130,9 @@ Result<engine::GraphOptions> GraphSettings::options(const StepLimits& limits) co
   p.bisect_limit = bisect_limit;
   p.keep_graphs = keep_graphs;
   if (dump_dir) p.dump_dir = *dump_dir;
-  if (pass_file) o.pipeline.pass_file = *pass_file;
+  if (pass_file) {
+    ASSIGN_OR_RETURN(o.pipeline.pass_file, PassFile::read(*pass_file));
+  }
   return o;
 }
 

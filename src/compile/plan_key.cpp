@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/entropy.h"
-#include "base/file.h"
 #include "passes/extension.h"
 
 namespace reprise {
@@ -86,7 +85,7 @@ void KeyBuilder::add(const Platform& platform) {
                     e->workspace != nullptr, e->part[1] != nullptr, joined(e->param_layouts)));
 }
 
-Status KeyBuilder::add(const PipelineOptions& options) {
+void KeyBuilder::add(const PipelineOptions& options) {
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
@@ -107,10 +106,7 @@ Status KeyBuilder::add(const PipelineOptions& options) {
     add("input of a part", name);
   add("lora", fmt::format("{}/{}/{}", options.lora.count, options.lora.rank, options.lora.ids));
   add("streams", options.streams);
-  if (options.pass_file.empty()) return Status::ok();
-  ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
-  add("pass file", text);
-  return Status::ok();
+  if (options.pass_file) add("pass file", options.pass_file->text);
 }
 
 std::string KeyBuilder::build_identity() {

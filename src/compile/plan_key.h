@@ -24,8 +24,7 @@ class KeyBuilder {
   void add(std::string_view name, std::string_view value);
   void add(std::string_view name, int64_t value);
   void add(const Platform& platform);
-  // An unreadable pass file is an error.
-  Status add(const PipelineOptions& options);
+  void add(const PipelineOptions& options);
   void add_build() { add("build", build_identity()); }
 
   PlanKey key() const { return digest_of(text_); }

@@ -86,8 +86,8 @@ PipelineOptions ProgramBuilder::pipeline_for(size_t phase, Kind kind) const {
     const nn::FusedOps fused = nn::fused_ops();
     for (const nn::FusedOp& op : fused.all()) o.passes.leave_out.emplace_back(op.name());
     o.passes.leave_out_reason = fmt::format("decode sizes above {} run unfused", options_.fused_decode_max);
-    if (auto text = read_file(o.pass_file); !o.pass_file.empty() && text.is_ok())  // errors come when they are made
-      if (auto rewrites = parse_rewrites(*text, *platform_.ops); rewrites.is_ok())
+    if (o.pass_file)  // errors come when they are made
+      if (auto rewrites = parse_rewrites(o.pass_file->text, *platform_.ops); rewrites.is_ok())
         for (const Rewrite& r : *rewrites) o.passes.leave_out.emplace_back(r.name);
   }
   if (!o.passes.dump_dir.empty()) o.passes.dump_dir += fmt::format("/{}", kPhases[phase].name);

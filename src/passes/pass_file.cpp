@@ -5,6 +5,7 @@
 #include <charconv>
 #include <memory>
 
+#include "base/file.h"
 #include "graph/text.h"
 
 namespace reprise {
@@ -286,6 +287,11 @@ class FileParser {
 };
 
 }  // namespace
+
+Result<PassFile> PassFile::read(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string text, read_file(path));
+  return PassFile{path, std::move(text)};
+}
 
 Result<std::vector<Rewrite>> parse_rewrites(std::string_view text, const OpRegistry& ops) {
   ASSIGN_OR_RETURN(Declarations found, FileParser(text, ops, nullptr).run());

@@ -12,6 +12,7 @@
 // examples as well. Inputs and outputs of the two graphs go together by name.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,13 @@
 #include "passes/rewrite.h"
 
 namespace reprise {
+
+// The file's text, read once where settings are: programs and the keys of their plans are made of the same one.
+struct PassFile {
+  std::string path, text;
+
+  static Result<PassFile> read(const std::string& path);
+};
 
 // Errors name the line and column.
 Result<std::vector<Rewrite>> parse_rewrites(std::string_view text, const OpRegistry& ops);

@@ -1,6 +1,5 @@
 #include "passes/pipeline.h"
 
-#include "base/file.h"
 #include "graph/text.h"
 #include "passes/extension.h"
 #include "passes/house_passes.h"
@@ -33,11 +32,10 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(m.add(pack_parallel_linears()));
   if (options.lora.count > 0) RETURN_IF_ERROR(m.add(lora_before_slices()));
   if (options.greedy) RETURN_IF_ERROR(m.add(greedy_head(options.ranks)));
-  if (!options.pass_file.empty()) {
-    ASSIGN_OR_RETURN(const std::string text, read_file(options.pass_file));
-    auto rewrites = parse_rewrites(text, ops);
-    if (!rewrites.is_ok()) return rewrites.status().at(options.pass_file);
-    for (Rewrite& r : *rewrites) RETURN_IF_ERROR(m.add(pass_from(std::move(r), ops)).at(options.pass_file));
+  if (options.pass_file) {
+    auto rewrites = parse_rewrites(options.pass_file->text, ops);
+    if (!rewrites.is_ok()) return rewrites.status().at(options.pass_file->path);
+    for (Rewrite& r : *rewrites) RETURN_IF_ERROR(m.add(pass_from(std::move(r), ops)).at(options.pass_file->path));
   }
   for (auto& e : extensions) {
     for (const nn::FusedOp& op : e->ops()) RETURN_IF_ERROR(m.add(pass_from(rewrite_from(op, ops), ops)).at(e->path()));

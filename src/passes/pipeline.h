@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/quantisation.h"
 #include "passes/house_passes.h"
+#include "passes/pass_file.h"
 #include "passes/pass_manager.h"
 #include "passes/rewrite.h"
 #include "passes/shard_over_ranks.h"
@@ -16,7 +18,7 @@ namespace reprise {
 
 struct PipelineOptions {
   PassOptions passes;
-  std::string pass_file;         // rewrites written as text, applied before the house's fusions; empty: none
+  std::optional<PassFile> pass_file = {};  // its rewrites are applied before the house's fusions
   bool observe_linears = false;  // every linear's input becomes an output "observed:<weight>", for calibration
   bool observe_experts = false;  // the borders of experts' rows become outputs "expert_starts:<layer>", to be counted
   bool expand_latents = false;   // prompts' attention over latents with keys and values expanded where that is cheaper

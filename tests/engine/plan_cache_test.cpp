@@ -163,8 +163,6 @@ TEST_F(PlanCacheTest, EverythingThatMattersIsInTheKey) {
   EXPECT_EQ(base, key({}));
   EXPECT_EQ(base.text().size(), 32u);
   fs::create_directories(folder_);
-  const std::string passes = folder_ + "/rewrites.txt";
-  put(passes, "# none\n");
   std::vector<std::pair<std::string, Model>> others;
   const auto add = [&](std::string what, const std::function<void(Model&)>& change) {
     Model m;
@@ -183,7 +181,7 @@ TEST_F(PlanCacheTest, EverythingThatMattersIsInTheKey) {
   add("left out", [](Model& m) { m.pipeline.passes.leave_out = {"silu_mul"}; });
   add("limit", [](Model& m) { m.pipeline.passes.bisect_limit = 3; });
   add("greedy", [](Model& m) { m.pipeline.greedy = true; });
-  add("pass file", [&](Model& m) { m.pipeline.pass_file = passes; });
+  add("pass file", [](Model& m) { m.pipeline.pass_file = PassFile{"a", "# one\n"}; });
   add("epsilon", [](Model& m) { m.overrides = {"rms_norm_eps=1e-4"}; });
   add("model", [](Model& m) { m.name = "qwen3_untied"; });
   if (cpu::supported_isas().size() > 1) add("isa", [](Model& m) { m.device.isa = "baseline"; });
@@ -195,9 +193,9 @@ TEST_F(PlanCacheTest, EverythingThatMattersIsInTheKey) {
     EXPECT_TRUE(fresh.second) << what << " gives the key of " << fresh.first->second;
   }
   Model with_file;
-  with_file.pipeline.pass_file = passes;
+  with_file.pipeline.pass_file = PassFile{"a", "# one\n"};
   const PlanKey before = key(with_file);
-  put(passes, "# another\n");
+  with_file.pipeline.pass_file->text = "# another\n";
   EXPECT_NE(before, key(with_file));
   // Other registries, other keys.
   Platform p = platform({});

@@ -27,13 +27,10 @@ struct PassFileTest : testing::Test {
   std::string path = testing_support::temporary_path("reprise_test.pass");
 
   Result<PipelineReport> run(Graph& g, std::string_view text, std::vector<std::string> enable = {"all"}) {
-    EXPECT_TRUE(write_file_atomically(path, text).is_ok());
     PipelineOptions options;
-    options.pass_file = path;
+    options.pass_file = PassFile{path, std::string(text)};
     options.passes.enable = std::move(enable);
-    auto report = run_pipeline(g, options, platform);
-    std::remove(path.c_str());
-    return report;
+    return run_pipeline(g, options, platform);
   }
 };
 
@@ -170,12 +167,16 @@ TEST_F(PassFileTest, ErrorsNameLineAndColumn) {
 }
 
 TEST_F(PassFileTest, AFileThatIsMissingOrTakesANameIsAnError) {
-  Graph g = test::trace_tiny({"LlamaForCausalLM", 1}, *platform.ops);
-  PipelineOptions options;
-  options.pass_file = path + ".missing";
-  auto missing = run_pipeline(g, options, platform);
+  const auto missing = PassFile::read(path + ".missing");
   ASSERT_FALSE(missing.is_ok());
-  EXPECT_NE(missing.status().message().find(options.pass_file), std::string::npos) << missing.status().message();
+  EXPECT_NE(missing.status().message().find(path + ".missing"), std::string::npos) << missing.status().message();
+  ASSERT_TRUE(write_file_atomically(path, "# none\n").is_ok());
+  const auto there = PassFile::read(path);
+  std::remove(path.c_str());
+  ASSERT_TRUE(there.is_ok()) << there.status().message();
+  EXPECT_EQ(there->text, "# none\n");
+  EXPECT_EQ(there->path, path);
+  Graph g = test::trace_tiny({"LlamaForCausalLM", 1}, *platform.ops);
   std::string text = example_of_the_page();
   text.replace(text.find("\"residual_linear\""), 17, "\"add_rms_norm\"");
   auto taken = run(g, text);
