@@ -1,6 +1,7 @@
 // Entries of matrix products, of what is fused with them, of a mixture of experts, and of argmax.
 #include "backends/cuda/kernels/product_sizes.h"
 #include "backends/cuda/register.h"
+#include "base/block_format.h"
 #include "ops/args/elements.h"
 #include "ops/args/products.h"
 
@@ -37,6 +38,14 @@ Status accepts_powers(const OpCall& c) {
   return Status::ok();
 }
 
+// Blocks of more numbers have no kernels here.
+Status accepts_short_blocks(const OpCall& c) {
+  const std::string& format = c.attrs->text("format");
+  if (const auto f = find_block_format(format); !f || block_format_info(*f).elements != 32)
+    return error(Code::Unsupported, "takes blocks of 32 numbers, which those of {} are not", format);
+  return Status::ok();
+}
+
 }  // namespace
 
 void register_products(KernelRegistry& kernels, const KernelTable& table) {
@@ -68,11 +77,12 @@ void register_products(KernelRegistry& kernels, const KernelTable& table) {
 void register_packed(KernelRegistry& kernels, const KernelTable& table) {
   using enum DType;
   Entries entries(kernels);
-  entries.add("linear_blocks", table.linear_blocks);
-  entries.add("linear_blocks", EntryTypes(BF16, F32), table.linear_blocks_wide.bf16, {});
-  entries.add("linear_blocks", EntryTypes(F16, F32), table.linear_blocks_wide.f16, {});
-  entries.add("lm_head_argmax_blocks", table.lm_head_argmax_blocks, {.scratch = scratch(head_packed_bytes)});
-  entries.add("embedding_blocks", table.embedding_blocks);
+  entries.add("linear_blocks", table.linear_blocks, {.accepts = accepts_short_blocks});
+  entries.add("linear_blocks", EntryTypes(BF16, F32), table.linear_blocks_wide.bf16, {.accepts = accepts_short_blocks});
+  entries.add("linear_blocks", EntryTypes(F16, F32), table.linear_blocks_wide.f16, {.accepts = accepts_short_blocks});
+  entries.add("lm_head_argmax_blocks", table.lm_head_argmax_blocks,
+              {.accepts = accepts_short_blocks, .scratch = scratch(head_packed_bytes)});
+  entries.add("embedding_blocks", table.embedding_blocks, {.accepts = accepts_short_blocks});
 }
 
 }  // namespace reprise::cuda
