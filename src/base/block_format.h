@@ -11,7 +11,7 @@
 
 namespace reprise {
 
-enum class BlockFormat : uint8_t { Q8_0, Q4_0, Q4_1, Mxfp4, Q4_K, Q5_K, Q6_K };
+enum class BlockFormat : uint8_t { Q8_0, Q4_0, Q4_1, Mxfp4, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K };
 
 struct BlockFormatInfo {
   BlockFormat format;
@@ -23,10 +23,12 @@ struct BlockFormatInfo {
   int64_t factors;
 };
 
-constexpr std::array<BlockFormatInfo, 7> kBlockFormats{{{BlockFormat::Q8_0, "q8_0", 32, 34, 0, 2, 1},
+constexpr std::array<BlockFormatInfo, 9> kBlockFormats{{{BlockFormat::Q8_0, "q8_0", 32, 34, 0, 2, 1},
                                                         {BlockFormat::Q4_0, "q4_0", 32, 18, 0, 2, 1},
                                                         {BlockFormat::Q4_1, "q4_1", 32, 20, 0, 2, 2},
                                                         {BlockFormat::Mxfp4, "mxfp4", 32, 17, 0, 1, 1},
+                                                        {BlockFormat::Q5_0, "q5_0", 32, 22, 0, 2, 1},
+                                                        {BlockFormat::Q5_1, "q5_1", 32, 24, 0, 2, 2},
                                                         {BlockFormat::Q4_K, "q4_k", 256, 144, 0, 2, 2},
                                                         {BlockFormat::Q5_K, "q5_k", 256, 176, 0, 2, 2},
                                                         {BlockFormat::Q6_K, "q6_k", 256, 210, 208, 2, 1}}};

@@ -31,9 +31,10 @@ enum Type : uint32_t {
   kQ8_0 = 8,
   kQ4_K = 12,
   kQ5_K = 13,
-  kQ6_K = 14
+  kQ6_K = 14,
+  kIQ4_NL = 20
 };
-bool is_k(uint32_t type) { return type >= kQ4_K; }
+bool is_k(uint32_t type) { return type >= kQ4_K && type <= kQ6_K; }
 
 constexpr uint64_t kKvHeads = 1, kHeadDim = 32, kVocab = 131;
 constexpr uint32_t kLayers = 2;
@@ -74,7 +75,8 @@ std::string random_matrix(uint32_t type, uint64_t rows, uint64_t columns, std::m
                                                  {kQ8_0, {32, 34, 0, 0.0015f, 0}},
                                                  {kQ4_K, {256, 144, 0, 0.0008f, 7.5f, true}},
                                                  {kQ5_K, {256, 176, 0, 0.0004f, 15.5f, true}},
-                                                 {kQ6_K, {256, 210, 208, 0.0002f, 0}}};
+                                                 {kQ6_K, {256, 210, 208, 0.0002f, 0}},
+                                                 {kIQ4_NL, {32, 18, 0, 0.0015f, 0}}};
   const Block& b = kBlocks.at(type);
   for (uint64_t i = 0; i < rows * columns / b.elements; ++i) {
     std::string block, factors;
@@ -265,10 +267,11 @@ File mix() {
           .tied = false,
           .types = {{"token_embd", kQ8_0},
                     {"attn_v", kQ8_0},
-                    {"ffn_gate", kQ4_0},
+                    {"attn_output", kQ5_0},
+                    {"ffn_gate", kQ5_1},
                     {"ffn_up", kF16},
-                    {"ffn_down", kQ5_0},
-                    {"output", kQ5_1}}};
+                    {"ffn_down", kIQ4_NL},
+                    {"output", kIQ4_NL}}};
 }
 
 std::vector<File> files() {
@@ -277,10 +280,9 @@ std::vector<File> files() {
     for (bool tied : {true, false}) out.push_back({.type = type, .tied = tied});
   out.push_back({.architecture = "qwen2", .type = kQ4_1});
   out.push_back(mix());
-  out.push_back({.type = kQ4_K});
-  out.push_back({.type = kQ4_K,
-                 .tied = false,
-                 .types = {{"attn_k", kQ5_K}, {"attn_v", kQ6_K}, {"ffn_down", kQ6_K}, {"output", kQ6_K}}});
+  // As Q4_K_M files of small models are.
+  out.push_back(
+      {.type = kQ4_K, .types = {{"token_embd", kQ6_K}, {"attn_k", kQ5_K}, {"attn_v", kQ6_K}, {"ffn_down", kQ6_K}}});
   return out;
 }
 
@@ -395,7 +397,7 @@ TEST_F(PackedGguf, EveryMatrixStaysAndParallelOnesAreJoined) {
 // Experts as well, each from its own rows of the stack, where their type has kernels.
 TEST_F(PackedGguf, ExpertsStayWhereTheirTypeHasKernels) {
   const auto tokens = some_tokens(40);
-  for (uint32_t type : {kQ8_0, kQ4_1, kQ5_0, kQ4_K, kQ6_K}) {
+  for (uint32_t type : {kQ8_0, kQ5_1, kIQ4_NL, kQ4_K, kQ6_K}) {
     const std::string path = write({.architecture = "qwen3moe", .type = type, .experts = 5});
     auto packed = open(path, {}), plain = open(path, {.quantization = Quantization::None});
     ASSERT_TRUE(packed.is_ok()) << packed.status().message();
@@ -403,15 +405,15 @@ TEST_F(PackedGguf, ExpertsStayWhereTheirTypeHasKernels) {
     EXPECT_EQ((*packed)->config().architecture, "Qwen3MoeForCausalLM");
     EXPECT_TRUE(same_bits(all_logits(**plain, tokens, 64), all_logits(**packed, tokens, 64))) << type;
     const PassReport* quantise = pass(**packed, "quantise_linears");
-    EXPECT_EQ(quantise->matched, type == kQ5_0 ? 0 : 7 * kLayers + 1) << "q, k, v, o, gate, up, down; the table";
-    if (type != kQ5_0) {
+    EXPECT_EQ(quantise->matched, type == kIQ4_NL ? 0 : 7 * kLayers + 1) << "q, k, v, o, gate, up, down; the table";
+    if (type != kIQ4_NL) {
       EXPECT_LT((*packed)->memory().weight_bytes, (*plain)->memory().weight_bytes * 4 / 10);
       continue;
     }
     std::string reasons;
     for (const PassRemark& r : quantise->refused) reasons += r.reason + "\n";
     EXPECT_NE(
-        reasons.find("model.layers.1.mlp.experts.{0..4}.up_proj.weight is unpacked: there are no kernels on Q5_0"),
+        reasons.find("model.layers.1.mlp.experts.{0..4}.up_proj.weight is unpacked: there are no kernels on IQ4_NL"),
         std::string::npos)
         << reasons;
     auto int8 = open(path, {.quantization = Quantization::W8A8Int8});
@@ -428,8 +430,8 @@ TEST_F(PackedGguf, TypesWithoutKernelsAreUnpackedAndSayWhy) {
   EXPECT_EQ(quantise->refusals, kLayers + 1);
   std::string reasons;
   for (const PassRemark& r : quantise->refused) reasons += r.reason + "\n";
-  for (const char* words : {"model.layers.1.mlp.down_proj.weight is unpacked: there are no kernels on Q5_0 blocks",
-                            "lm_head.weight is unpacked: there are no kernels on Q5_1 blocks"})
+  for (const char* words : {"model.layers.1.mlp.down_proj.weight is unpacked: there are no kernels on IQ4_NL blocks",
+                            "lm_head.weight is unpacked: there are no kernels on IQ4_NL blocks"})
     EXPECT_NE(reasons.find(words), std::string::npos) << reasons;
   // Those of q, k and v that have one format are joined.
   const PassReport* pack = pass(**e, "pack_parallel_linears");

@@ -183,16 +183,21 @@ void place_block(const uint8_t* block, uint8_t* to, int64_t column) {
   constexpr int64_t kFactor = kInfo.factor_bytes, kFactors = kFactor * kInfo.factors;
   for (int64_t i = 0; i < kInfo.factors; ++i)
     std::memcpy(to + kFactor * (i * kPanelWidth + column), block + kFactor * i, static_cast<size_t>(kFactor));
-  const uint8_t* numbers = block + kFactors;
+  constexpr bool kFifth = kFormat == BlockFormat::Q5_0 || kFormat == BlockFormat::Q5_1;
+  const uint8_t *fifth = block + kFactors, *numbers = fifth + (kFifth ? 4 : 0);
   to += kFactors * kPanelWidth;
   if (kFormat == BlockFormat::Q8_0) {
     for (int64_t i = 0; i < 32; ++i) to[i * kPanelWidth + column] = numbers[i];
     return;
   }
   // The file has number i in the low and number 16 + i in the high nibble of byte i.
-  for (int64_t group = 0; group < 4; ++group)
-    put_word(to + 4 * kPanelWidth * group, column,
-             squeezed<4>(eight_bytes(numbers + group % 2 * 8) >> (group / 2 * 4)));
+  for (int64_t group = 0; group < 4; ++group) {
+    put_word(to, column, squeezed<4>(eight_bytes(numbers + group % 2 * 8) >> (group / 2 * 4)));
+    to += 4 * kPanelWidth;
+    if (!kFifth) continue;
+    to[column] = fifth[group];
+    to += kPanelWidth;
+  }
 }
 
 // Bytes of a block's column in a panel. A factor of 6 bits takes a byte there.
@@ -243,6 +248,8 @@ void register_layouts(KernelRegistry& kernels) {
   add_packed<BlockFormat::Q4_0>(kernels);
   add_packed<BlockFormat::Q4_1>(kernels);
   add_packed<BlockFormat::Mxfp4>(kernels);
+  add_packed<BlockFormat::Q5_0>(kernels);
+  add_packed<BlockFormat::Q5_1>(kernels);
   add_packed<BlockFormat::Q4_K>(kernels);
   add_packed<BlockFormat::Q5_K>(kernels);
   add_packed<BlockFormat::Q6_K>(kernels);

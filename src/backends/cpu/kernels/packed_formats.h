@@ -288,6 +288,8 @@ struct PackedMoreBits {
   }
 #endif
 };
+struct PackedQ5_0 : HalfFactors<22, 1>, PackedMoreBits<1, 16> {};
+struct PackedQ5_1 : HalfFactors<24, 2>, PackedMoreBits<1, 0> {};
 struct PackedQ5K : IntegerFactors<32, 20, 2>, PackedMoreBits<1, 0> {};
 struct PackedQ6K : IntegerFactors<16, 12, 1>, PackedMoreBits<2, 32> {};
 
@@ -363,6 +365,8 @@ void with_format(BlockFormat format, const Body& body) {
     case BlockFormat::Q4_0: return body(PackedQ4_0{});
     case BlockFormat::Q4_1: return body(PackedQ4_1{});
     case BlockFormat::Mxfp4: return body(PackedMxfp4{});
+    case BlockFormat::Q5_0: return body(PackedQ5_0{});
+    case BlockFormat::Q5_1: return body(PackedQ5_1{});
     case BlockFormat::Q4_K: return body(PackedQ4K{});
     case BlockFormat::Q5_K: return body(PackedQ5K{});
     case BlockFormat::Q6_K: return body(PackedQ6K{});
