@@ -6,8 +6,8 @@
   tools/measure_peers.py --layers 2 --formats bf16 --only batch NAME=FOLDER   that many layers of a large model
 
 The peer is built for this processor from its PyPI source package (tools/peers/llama_cpp.sh). Both use two threads and
-random weights of the shape; bf16 and w8a8 (against Q8_0) run from config.json here, q8_0, q4_0 and q4_1 from the very
-file the peer reads. The sides take turns --rounds times; medians count. The read bandwidth is measured before and
+random weights of the shape; bf16 and w8a8 (against Q8_0) run from config.json here, the others from the very file
+the peer reads. The sides take turns --rounds times; medians count. The read bandwidth is measured before and
 after every run of ours; rounds whose probes are more than 20 % apart are marked. Nothing else should run. Writes
 NAME-peers.json and one picture per shape, and prints the tables of docs/benchmarks.md. --note puts the machine and the
 date under the title of the picture.
@@ -28,8 +28,10 @@ FORMATS = {  # ours: flags; peer: format of the file
     "q8_0": (None, "Q8_0"),
     "q4_0": (None, "Q4_0"),
     "q4_1": (None, "Q4_1"),
+    "q4_k_m": (None, "Q4_K_M"),
 }
-COLOURS = {"bf16": "#2f6fb3", "w8a8": "#b3432f", "q8_0": "#7a4fa3", "q4_0": "#2e8b57", "q4_1": "#2e8b57"}
+COLOURS = {"bf16": "#2f6fb3", "w8a8": "#b3432f", "q8_0": "#7a4fa3", "q4_0": "#2e8b57", "q4_1": "#2e8b57",
+           "q4_k_m": "#2e8b57"}
 CONTEXTS = (128, 1024)
 
 

@@ -85,6 +85,7 @@ class Maker {
       std::vector<OpCase> out;
       const int64_t qkv_rows = (m_.heads + 2 * m_.kv_heads) * m_.head_size;
       for (const BlockFormatInfo& b : kBlockFormats) {
+        if (h % b.elements != 0) continue;
         const Attrs format{{"format", std::string(b.name)}};
         const std::string name(b.name);
         out.push_back({op, m_.name, name + " qkv", t(), {rows(h), blocks(qkv_rows, h, b.format)}, format});
@@ -114,7 +115,7 @@ class Maker {
   static TensorType vector(DType dtype, int64_t width) { return {dtype, {Dim(width)}}; }
   static TensorType matrix(int64_t rows, int64_t columns) { return {kCaseDtype, {Dim(rows), Dim(columns)}}; }
   static TensorType blocks(int64_t rows, int64_t columns, BlockFormat f) {
-    return {DType::U8, {Dim(rows), Dim(columns / kBlockElements * block_format_info(f).bytes)}};
+    return {DType::U8, {Dim(rows), Dim(columns / block_format_info(f).elements * block_format_info(f).bytes)}};
   }
   TensorType heads(int64_t n) const { return {kCaseDtype, {Dim(1, kCaseTokens), Dim(n), Dim(m_.head_size)}}; }
   TensorType table() const { return {DType::F32, {Dim(1, kCaseTokens), Dim(m_.head_size)}}; }

@@ -50,8 +50,10 @@ const Order kCpu[] = {
      "the odd one first"},
     {{"linear_blocks", "lm_head_argmax_blocks", "grouped_linear_blocks"},
      kChain,
-     "one chain over the blocks of 32 K, ascending, from 0: the factor times a sum of the block's numbers, then the "
-     "minimum times the sum of the block's inputs (16 partial sums, then a tree); in a block one chain from 0 over the "
+     "one chain over the blocks of 32 K (16 of q6_k), ascending, from 0: the factor times a sum of the block's "
+     "numbers, "
+     "then the minimum times the sum of the block's inputs (16 partial sums, then a tree); in a block one chain from 0 "
+     "over the "
      "pairs K, K + 4 of each eight, the second one first",
      true},
     {{"rms_norm", "rms_norm_centred", "add_rms_norm", "add_rms_norm_quant_static", "add_rms_norm_quant_dynamic",

@@ -60,12 +60,9 @@ QuantPlan gguf_plan(const Checkpoint& checkpoint) {
   for (const CheckpointTensor& t : checkpoint.tensors()) {
     if (t.shape.size() != 2 || module_of(t.name).empty() || block_layout(t.type).elements == 1) continue;
     LinearQuant& q = plan.linears[t.name];
-    // Experts are packed in the format that models are published in; kv_b_proj is folded into products that have no
-    // kernels on blocks.
-    const bool expert = t.name.find(".experts.") != std::string::npos;
-    const bool packs = expert && t.type == StorageType::MXFP4;
-    if ((expert && !packs) || t.name.ends_with(".kv_b_proj.weight")) {
-      q.unpacked = t.type_name + (expert ? " experts" : " kv_b_proj");
+    // kv_b_proj is folded into products that have no kernels on blocks.
+    if (t.name.ends_with(".kv_b_proj.weight")) {
+      q.unpacked = t.type_name + " kv_b_proj";
     } else if (const auto block = kept_format(t.type)) {
       q = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = *block};
       plan.format = Quantization::Gguf;
@@ -91,7 +88,8 @@ std::optional<BlockFormat> kept_format(StorageType type) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   const auto format = find_block_format(name);
   if (format)
-    CHECK(block_layout(type).elements == kBlockElements && block_layout(type).bytes == block_format_info(*format).bytes,
+    CHECK(static_cast<int64_t>(block_layout(type).elements) == block_format_info(*format).elements &&
+              static_cast<int64_t>(block_layout(type).bytes) == block_format_info(*format).bytes,
           "blocks of {}", name);
   return format;
 }

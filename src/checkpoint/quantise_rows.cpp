@@ -116,8 +116,8 @@ Result<std::vector<float>> read_deq_scales(const Checkpoint& checkpoint, const C
 }
 
 uint64_t non_finite_in_blocks(BlockFormat format, const uint8_t* blocks, size_t bytes) {
-  const auto block = static_cast<size_t>(block_format_info(format).bytes);
-  const auto factors = static_cast<int>(block_format_info(format).factors);
+  const BlockFormatInfo& info = block_format_info(format);
+  const auto block = static_cast<size_t>(info.bytes), factors_at = static_cast<size_t>(info.factors_at);
   uint64_t bad = 0;
   if (format == BlockFormat::Mxfp4) {
     // Only numbers up to 1.5 times 2^127 are finite, and 255 stands for NaN.
@@ -129,12 +129,12 @@ uint64_t non_finite_in_blocks(BlockFormat format, const uint8_t* blocks, size_t 
   }
   for (size_t at = 0; at + block <= bytes; at += block) {
     bool finite = true;
-    for (int i = 0; i < factors; ++i) {
+    for (int64_t i = 0; i < info.factors; ++i) {
       uint16_t h;
-      std::memcpy(&h, blocks + at + 2 * static_cast<size_t>(i), 2);
+      std::memcpy(&h, blocks + at + factors_at + 2 * static_cast<size_t>(i), 2);
       finite = finite && (h & 0x7c00) != 0x7c00;
     }
-    if (!finite) bad += static_cast<uint64_t>(kBlockElements);
+    if (!finite) bad += static_cast<uint64_t>(info.elements);
   }
   return bad;
 }

@@ -68,10 +68,11 @@ Result<int64_t> want_blocks(const OpCall& c, size_t i) {
   RETURN_IF_ERROR(want_rank(c, i, 2, 3));
   RETURN_IF_ERROR(want_dtype(c, i, DType::U8));
   for (int d = 0; d < c.in[i].shape.rank(); ++d) RETURN_IF_ERROR(want_constant(c, i, d));
-  const int64_t bytes = block_format_info(*format).bytes, row = c.in[i].shape.back().factor;
+  const BlockFormatInfo& info = block_format_info(*format);
+  const int64_t bytes = info.bytes, row = c.in[i].shape.back().factor;
   if (row % bytes != 0)
     return invalid("{}: a row of {} bytes is not a number of {} blocks of {} bytes", describe(c), row, name, bytes);
-  return row / bytes * kBlockElements;
+  return row / bytes * info.elements;
 }
 
 Status want_shard(const OpCall& c) {

@@ -49,7 +49,7 @@ Status keep(Graph& g, PassContext& c, BlockParam p, std::string_view pass) {
   Value* v = param->result();
   const int64_t columns = v->type.shape.back().factor;
   TensorType blocks{DType::U8, v->type.shape};
-  blocks.shape[blocks.shape.rank() - 1] = Dim(columns / kBlockElements * info.bytes);
+  blocks.shape[blocks.shape.rank() - 1] = Dim(columns / info.elements * info.bytes);
   c.count_tried();
   const std::vector<Use> uses = v->uses;
   std::vector<Packed> calls;

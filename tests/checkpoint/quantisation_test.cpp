@@ -181,7 +181,7 @@ TEST(QuantPlanTest, WhatIsAskedMustBeWhatIsThere) {
 
 // A GGUF file of llama's matrices [32, 32], each of the type that `types` names by GGUF's name, else F32.
 Result<QuantPlan> gguf_plan_of(const std::map<std::string, uint32_t>& types, Quantization asked) {
-  static const std::map<uint32_t, size_t> kBlockBytes{{0, 128}, {1, 64}, {2, 18}, {3, 20}, {6, 22}, {8, 34}};
+  static const std::map<uint32_t, size_t> kBlockBytes{{0, 128}, {1, 64}, {2, 18}, {3, 20}, {6, 22}, {8, 34}, {20, 18}};
   GgufBuilder b;
   b.str("general.architecture", "llama").u32("llama.block_count", 1);
   b.u32("llama.attention.head_count", 1).u32("llama.attention.head_count_kv", 1);
@@ -199,12 +199,13 @@ Result<QuantPlan> gguf_plan_of(const std::map<std::string, uint32_t>& types, Qua
 }
 
 TEST(GgufPlan, BlocksWithKernelsStayAndTheOthersAreTold) {
-  const std::map<std::string, uint32_t> mix{{"token_embd", 8}, {"blk.0.attn_q", 3}, {"blk.0.attn_v", 2}, {"output", 6}};
+  const std::map<std::string, uint32_t> mix{
+      {"token_embd", 8}, {"blk.0.attn_q", 3}, {"blk.0.attn_v", 2}, {"output", 20}};
   for (auto asked : {Quantization::Auto, Quantization::Gguf}) {
     const auto plan = gguf_plan_of(mix, asked);
     ASSERT_TRUE(plan.is_ok()) << plan.status().message();
     EXPECT_EQ(plan->format, Quantization::Gguf);
-    EXPECT_EQ(plan->summary(), "gguf (1 q4_0, 1 q4_1, 1 q8_0 kept packed; no kernels, so unpacked: 1 Q5_0)");
+    EXPECT_EQ(plan->summary(), "gguf (1 q4_0, 1 q4_1, 1 q8_0 kept packed; no kernels, so unpacked: 1 IQ4_NL)");
     const LinearQuant& table = plan->of("model.embed_tokens.weight");
     EXPECT_EQ(table.scheme, LinearScheme::Packed);
     EXPECT_EQ(table.block, BlockFormat::Q8_0);
@@ -212,7 +213,7 @@ TEST(GgufPlan, BlocksWithKernelsStayAndTheOthersAreTold) {
     EXPECT_EQ(plan->of("model.layers.0.self_attn.v_proj.weight").block, BlockFormat::Q4_0);
     EXPECT_EQ(plan->of("model.layers.0.mlp.up_proj.weight").scheme, LinearScheme::Float);
     EXPECT_EQ(plan->of("lm_head.weight").scheme, LinearScheme::Float);
-    EXPECT_EQ(plan->of("lm_head.weight").unpacked, "Q5_0");
+    EXPECT_EQ(plan->of("lm_head.weight").unpacked, "IQ4_NL");
     // Whatever changes the program is in the text that plans are cached by.
     auto other = mix;
     other["blk.0.attn_q"] = 2;
@@ -227,10 +228,10 @@ TEST(GgufPlan, BlocksWithKernelsStayAndTheOthersAreTold) {
 
 TEST(GgufPlan, WithoutSuchBlocksItIsAFloatModel) {
   EXPECT_EQ(gguf_plan_of({{"output", 1}}, Quantization::Auto)->summary(), "none");
-  const auto unpacked = gguf_plan_of({{"output", 6}}, Quantization::Auto);
+  const auto unpacked = gguf_plan_of({{"output", 20}}, Quantization::Auto);
   EXPECT_EQ(unpacked->format, Quantization::None);
-  EXPECT_EQ(unpacked->summary(), "none (no kernels, so unpacked: 1 Q5_0)");
-  for (uint32_t type : {0u, 1u, 6u})
+  EXPECT_EQ(unpacked->summary(), "none (no kernels, so unpacked: 1 IQ4_NL)");
+  for (uint32_t type : {0u, 1u, 20u})
     expect_error(gguf_plan_of({{"output", type}}, Quantization::Gguf).status(),
                  {"no matrix in a GGUF block type", "allowed: auto, none, w8a8_int8"});
   expect_error(gguf_plan_of({{"output", 8}}, Quantization::ModelSlim).status(), {"not quantised", "modelslim"});

@@ -4,7 +4,7 @@
 #
 #   tools/peers/llama_cpp.sh build                       prints the folder of the built programs
 #   tools/peers/llama_cpp.sh server                      the same, with llama-server (without its page) among them
-#   tools/peers/llama_cpp.sh model CONFIG_FOLDER FORMAT  prints the GGUF file; FORMAT: bf16, Q8_0, Q4_0, Q4_1
+#   tools/peers/llama_cpp.sh model CONFIG_FOLDER FORMAT  prints the GGUF file; FORMAT: bf16, Q8_0, Q4_0, Q4_1, Q4_K_M
 #   tools/peers/llama_cpp.sh model FILE.gguf FORMAT      the tensors of a file in another format
 set -euo pipefail
 package=llama-cpp-python==${LLAMA_CPP_PYTHON:-0.3.36}

@@ -104,46 +104,128 @@ void panel_pack(const TensorType& type, void* dst, const void* rows, int64_t fir
   }
 }
 
+// Eight numbers of kBits in a byte each, side by side.
+template <int kBits>
+uint32_t squeezed(uint64_t bytes) {
+  constexpr uint64_t kOne = (1 << kBits) - 1, kTwo = (1 << 2 * kBits) - 1, kFour = (1 << 4 * kBits) - 1;
+  bytes &= kOne * 0x0101010101010101u;
+  bytes = (bytes | bytes >> (8 - kBits)) & kTwo * 0x0001000100010001u;
+  bytes = (bytes | bytes >> (16 - 2 * kBits)) & kFour * 0x0000000100000001u;
+  return static_cast<uint32_t>(bytes | bytes >> (32 - 4 * kBits));
+}
+
+uint64_t eight_bytes(const uint8_t* p) {
+  uint64_t v;
+  std::memcpy(&v, p, 8);
+  return v;
+}
+void put_word(uint8_t* words, int64_t column, uint32_t word) { std::memcpy(words + column * 4, &word, 4); }
+
+// The eight factors or minima of 6 bits that the 12 bytes of q4_k and q5_k hold.
+void six_bits(const uint8_t* s, uint8_t (&factors)[8], uint8_t (&minima)[8]) {
+  for (int j = 0; j < 4; ++j) {
+    factors[j] = s[j] & 63;
+    minima[j] = s[j + 4] & 63;
+    factors[j + 4] = static_cast<uint8_t>((s[j + 8] & 15) | (s[j] >> 6) << 4);
+    minima[j + 4] = static_cast<uint8_t>(s[j + 8] >> 4 | (s[j + 4] >> 6) << 4);
+  }
+}
+
+// q4_k; q5_k with the fifth bits behind the factors.
+template <bool kFifth>
+void place_nibbles(const uint8_t* block, uint8_t* to, int64_t column) {
+  uint8_t factors[8], minima[8], head[4];
+  std::memcpy(head, block, 4);
+  head[3] ^= 0x80;
+  std::memcpy(to + 2 * column, head, 2);
+  std::memcpy(to + 2 * (kPanelWidth + column), head + 2, 2);
+  six_bits(block + 4, factors, minima);
+  to += 4 * kPanelWidth;
+  const uint8_t *high = block + 16, *low = high + (kFifth ? 32 : 0);
+  for (int j = 0; j < 8; ++j) {
+    to[column] = factors[j];
+    to[kPanelWidth + column] = minima[j];
+    to += 2 * kPanelWidth;
+    for (int e = 0; e < 4; ++e) {
+      put_word(to, column, squeezed<4>(eight_bytes(low + j / 2 * 32 + 8 * e) >> (j % 2 * 4)));
+      to += 4 * kPanelWidth;
+      if (!kFifth) continue;
+      to[column] = static_cast<uint8_t>(squeezed<1>(eight_bytes(high + 8 * e) >> j));
+      to += kPanelWidth;
+    }
+  }
+}
+
+void place_q6_k(const uint8_t* block, uint8_t* to, int64_t column) {
+  std::memcpy(to + 2 * column, block + 208, 2);
+  to += 2 * kPanelWidth;
+  for (int j = 0; j < 16; ++j) {
+    to[column] = block[192 + j];
+    to += kPanelWidth;
+    const uint8_t *low = block + j / 8 * 64 + j % 4 * 16, *high = block + 128 + j / 8 * 32 + j % 2 * 16;
+    for (int e = 0; e < 2; ++e) {
+      put_word(to, column, squeezed<4>(eight_bytes(low + 8 * e) >> (j / 4 % 2 * 4)));
+      to += 4 * kPanelWidth;
+      const auto upper = static_cast<uint16_t>(squeezed<2>(eight_bytes(high + 8 * e) >> (j / 2 % 4 * 2)));
+      std::memcpy(to + 2 * column, &upper, 2);
+      to += 2 * kPanelWidth;
+    }
+  }
+}
+
 // A row's block into one column of a panel's block.
 template <BlockFormat kFormat>
 void place_block(const uint8_t* block, uint8_t* to, int64_t column) {
+  if constexpr (kFormat == BlockFormat::Q6_K) return place_q6_k(block, to, column);
+  if constexpr (kFormat == BlockFormat::Q4_K || kFormat == BlockFormat::Q5_K)
+    return place_nibbles<kFormat == BlockFormat::Q5_K>(block, to, column);
   constexpr BlockFormatInfo kInfo = block_format_info(kFormat);
   constexpr int64_t kFactor = kInfo.factor_bytes, kFactors = kFactor * kInfo.factors;
   for (int64_t i = 0; i < kInfo.factors; ++i)
     std::memcpy(to + kFactor * (i * kPanelWidth + column), block + kFactor * i, static_cast<size_t>(kFactor));
-  const uint8_t* numbers = block + kFactors;
+  constexpr bool kFifth = kFormat == BlockFormat::Q5_0 || kFormat == BlockFormat::Q5_1;
+  const uint8_t *fifth = block + kFactors, *numbers = fifth + (kFifth ? 4 : 0);
   to += kFactors * kPanelWidth;
   if (kFormat == BlockFormat::Q8_0) {
-    for (int64_t i = 0; i < kBlockElements; ++i) to[i * kPanelWidth + column] = numbers[i];
+    for (int64_t i = 0; i < 32; ++i) to[i * kPanelWidth + column] = numbers[i];
     return;
   }
   // The file has number i in the low and number 16 + i in the high nibble of byte i.
   for (int64_t group = 0; group < 4; ++group) {
-    uint32_t word = 0;
-    for (int64_t i = 0; i < 8; ++i)
-      word |= static_cast<uint32_t>((numbers[group % 2 * 8 + i] >> (group / 2 * 4)) & 15) << (4 * i);
-    std::memcpy(to + (group * kPanelWidth + column) * 4, &word, 4);
+    put_word(to, column, squeezed<4>(eight_bytes(numbers + group % 2 * 8) >> (group / 2 * 4)));
+    to += 4 * kPanelWidth;
+    if (!kFifth) continue;
+    to[column] = fifth[group];
+    to += kPanelWidth;
   }
+}
+
+// Bytes of a block's column in a panel. A factor of 6 bits takes a byte there.
+constexpr int64_t column_bytes(BlockFormat format) {
+  const bool six = format == BlockFormat::Q4_K || format == BlockFormat::Q5_K;
+  return block_format_info(format).bytes + (six ? 4 : 0);
 }
 
 template <BlockFormat kFormat>
 size_t packed_bytes(const TensorType& type) {
   const auto [matrices, n, row] = sizes_of(type);
-  return static_cast<size_t>(matrices * panels_of(n) * kPanelWidth * row);
+  const int64_t blocks = row / block_format_info(kFormat).bytes;
+  return static_cast<size_t>(matrices * panels_of(n) * kPanelWidth * blocks * column_bytes(kFormat));
 }
 
 template <BlockFormat kFormat>
 void packed_pack(const TensorType& type, void* dst, const void* rows, int64_t first, int64_t count) {
   const Sizes sizes = sizes_of(type);
-  const int64_t row = sizes.k, bytes = block_format_info(kFormat).bytes;
+  const int64_t row = sizes.k, bytes = block_format_info(kFormat).bytes, blocks = row / bytes;
+  constexpr int64_t kBytes = kPanelWidth * column_bytes(kFormat);
   const auto* from = static_cast<const uint8_t*>(rows);
   while (count > 0) {
     const auto [index, column, fitting] = place_of(sizes, first);
     const int64_t now = std::min(count, fitting);
-    auto* panel = static_cast<uint8_t*>(dst) + index * kPanelWidth * row;
-    for (int64_t b = 0; b < row / bytes; ++b)
+    auto* panel = static_cast<uint8_t*>(dst) + index * blocks * kBytes;
+    for (int64_t b = 0; b < blocks; ++b)
       for (int64_t r = 0; r < now; ++r)
-        place_block<kFormat>(from + r * row + b * bytes, panel + b * bytes * kPanelWidth, column + r);
+        place_block<kFormat>(from + r * row + b * bytes, panel + b * kBytes, column + r);
     from += now * row;
     first += now;
     count -= now;
@@ -157,7 +239,6 @@ void add_packed(KernelRegistry& kernels) {
 
 }  // namespace
 
-int64_t packed_block_bytes(BlockFormat format) { return block_format_info(format).bytes * kPanelWidth; }
 std::string packed_layout(BlockFormat format) { return fmt::format("{}_panel64", block_format_info(format).name); }
 
 void register_layouts(KernelRegistry& kernels) {
@@ -167,6 +248,11 @@ void register_layouts(KernelRegistry& kernels) {
   add_packed<BlockFormat::Q4_0>(kernels);
   add_packed<BlockFormat::Q4_1>(kernels);
   add_packed<BlockFormat::Mxfp4>(kernels);
+  add_packed<BlockFormat::Q5_0>(kernels);
+  add_packed<BlockFormat::Q5_1>(kernels);
+  add_packed<BlockFormat::Q4_K>(kernels);
+  add_packed<BlockFormat::Q5_K>(kernels);
+  add_packed<BlockFormat::Q6_K>(kernels);
 }
 
 }  // namespace reprise::cpu

@@ -43,7 +43,6 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
   linear.f32_scratch = false;
   head.scratch = scratch(head_bytes);
   head.any_second = k.lm_head_argmax_blocks_merge;
-  embedding.way = [&info](const OpCall&) { return packed_block_bytes(info.format); };
   entries.add("linear_blocks", k.linear_blocks, linear);
   entries.add("linear_blocks", EntryTypes(BF16, F32), k.linear_blocks_bf16_f32, linear);
   entries.add("linear_blocks", EntryTypes(F16, F32), k.linear_blocks_f16_f32, linear);

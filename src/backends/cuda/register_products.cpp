@@ -37,6 +37,14 @@ Status accepts_powers(const OpCall& c) {
   return Status::ok();
 }
 
+// Blocks of other formats have no kernels here.
+Status accepts_short_blocks(const OpCall& c) {
+  const std::string& format = c.attrs->text("format");
+  for (const std::string_view known : {"q8_0", "q4_0", "q4_1", "mxfp4"})
+    if (format == known) return Status::ok();
+  return error(Code::Unsupported, "takes blocks of q8_0, q4_0, q4_1 and mxfp4, not {}", format);
+}
+
 }  // namespace
 
 void register_products(KernelRegistry& kernels, const KernelTable& table) {
@@ -68,11 +76,12 @@ void register_products(KernelRegistry& kernels, const KernelTable& table) {
 void register_packed(KernelRegistry& kernels, const KernelTable& table) {
   using enum DType;
   Entries entries(kernels);
-  entries.add("linear_blocks", table.linear_blocks);
-  entries.add("linear_blocks", EntryTypes(BF16, F32), table.linear_blocks_wide.bf16, {});
-  entries.add("linear_blocks", EntryTypes(F16, F32), table.linear_blocks_wide.f16, {});
-  entries.add("lm_head_argmax_blocks", table.lm_head_argmax_blocks, {.scratch = scratch(head_packed_bytes)});
-  entries.add("embedding_blocks", table.embedding_blocks);
+  entries.add("linear_blocks", table.linear_blocks, {.accepts = accepts_short_blocks});
+  entries.add("linear_blocks", EntryTypes(BF16, F32), table.linear_blocks_wide.bf16, {.accepts = accepts_short_blocks});
+  entries.add("linear_blocks", EntryTypes(F16, F32), table.linear_blocks_wide.f16, {.accepts = accepts_short_blocks});
+  entries.add("lm_head_argmax_blocks", table.lm_head_argmax_blocks,
+              {.accepts = accepts_short_blocks, .scratch = scratch(head_packed_bytes)});
+  entries.add("embedding_blocks", table.embedding_blocks, {.accepts = accepts_short_blocks});
 }
 
 }  // namespace reprise::cuda

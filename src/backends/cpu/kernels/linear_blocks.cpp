@@ -23,7 +23,7 @@ template <class In, class Way, class P>
 void grouped_products(const GroupedLinearBlocksArgs& a, const Launch& l) {
   using T = typename In::Type;
   const int64_t all = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns,
-                panels = (n + kPanelColumns - 1) / kPanelColumns, panel_bytes = k / kBlockK * P::kBlockBytes;
+                panels = (n + kPanelColumns - 1) / kPanelColumns, panel_bytes = BlockWalk<P>::bytes(k);
   const T* x = a.x;
   const uint8_t* weight = a.weight;
   T* out = a.out;
@@ -36,7 +36,7 @@ void grouped_products(const GroupedLinearBlocksArgs& a, const Launch& l) {
         const int64_t block = linear_row_block(count);
         for (int64_t m = begin; m < begin + count; m += block) {
           const int64_t rows = std::min(block, begin + count - m);
-          const auto xt = Way::rows(x + m * k, rows, k, own);
+          const auto xt = Way::template rows<P>(x + m * k, rows, k, own);
           for (int64_t p = mine.begin; p < mine.end; ++p) {
             const int64_t column = p * kPanelColumns;
             const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
@@ -72,55 +72,36 @@ void merge(const LmHeadBlocksArgs& a, const Launch& l) {
   merge_best(packed_found(a, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
 }
 
-// A block of one row of a table. As checkpoint/dequantize.cpp has it, each operation rounded on its own.
-void block_of_row(BlockFormat format, const uint8_t* block, int64_t column, float* out) {
-  constexpr float kFp4[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-  const bool power = format == BlockFormat::Mxfp4;
-  uint16_t factors[16] = {};
-  if (!power) std::memcpy(factors, block + 2 * column, 2);
-  if (format == BlockFormat::Q4_1) std::memcpy(factors + 1, block + 2 * (kPanelColumns + column), 2);
-  const F32x16 wide = F16::load(factors);
-  float factor = wide[0];
-  const float minimum = wide[1];
-  if (power) {
-    float powers[kLanes];
-    uint8_t bytes[kLanes] = {block[column]};
-    reg_store(powers, reg_power(bytes));
-    factor = powers[0];
-  }
-  const uint8_t* numbers = block + kPanelColumns * (power ? 1 : format == BlockFormat::Q4_1 ? 4 : 2);
-  for (int64_t i = 0; i < kBlockK; ++i) {
-    if (format == BlockFormat::Q8_0) {
-      out[i] = factor * static_cast<float>(static_cast<int8_t>(numbers[i * kPanelColumns + column]));
-      continue;
-    }
-    const uint8_t pair = numbers[(i / kGroupK * kPanelColumns + column) * 4 + i % kGroupK / 2];
-    const int number = i % 2 == 0 ? pair & 15 : pair >> 4;
-    if (power) {
-      out[i] = factor * (number < 8 ? kFp4[number] : -kFp4[number - 8]);
-      continue;
-    }
-    out[i] = format == BlockFormat::Q4_0 ? factor * static_cast<float>(number - 8)
-                                         : factor * static_cast<float>(number) + minimum;
-  }
+// 32 numbers of one row of a table: those of a register of rows are made at once.
+template <class P>
+void numbers_of_row(const uint8_t* panel, int64_t k, int column, float* out) {
+  float strip[kUnitK * kStripColumns];
+  const int first = column / kLanes * kLanes;
+  BlockWalk<P> at(panel, k / P::kBlockK);
+  for (int64_t i = 0; i < kUnitK; i += P::kBlockK, at.step())
+    widen_block<P>(at, first, kLanes, strip + i * kStripColumns);
+  for (int64_t i = 0; i < kUnitK; ++i) out[i] = strip[i * kStripColumns + column - first];
 }
 
-// The launch's way is the bytes of a panel's block.
 template <class Out>
 void embedding_blocks(const EmbeddingBlocksArgs& a, const Launch& l) {
   const uint8_t* table = a.table;
   const int32_t* ids = a.ids;
   typename Out::Type* out = a.out;
-  const int64_t width = a.width, blocks = width / kBlockK;
-  // A row of a panel is spread over all of its lines, so even a single row is worth sharing.
-  const Range mine = l.share(l.size(a.tokens) * blocks);
-  for (int64_t u = mine.begin; u < mine.end; ++u) {
-    const int64_t t = u / blocks, b = u % blocks, id = ids[t];
-    float row[kBlockK] = {};
-    if (id >= 0 && id < a.vocabulary)
-      block_of_row(a.format, table + (id / kPanelColumns * blocks + b) * l.way, id % kPanelColumns, row);
-    for (int64_t i = 0; i < kBlockK; i += 16) Out::store(out + t * width + b * kBlockK + i, load(row + i));
-  }
+  const int64_t width = a.width, units = width / kUnitK;
+  with_format(a.format, [&](auto p) {
+    using P = decltype(p);
+    // A row of a panel is spread over all of its lines, so even a single row is worth sharing.
+    const Range mine = l.share(l.size(a.tokens) * units);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+      const int64_t t = u / units, k = u % units * kUnitK, id = ids[t];
+      float row[kUnitK] = {};
+      if (id >= 0 && id < a.vocabulary)
+        numbers_of_row<P>(table + id / kPanelColumns * BlockWalk<P>::bytes(width), k,
+                          static_cast<int>(id % kPanelColumns), row);
+      for (int64_t i = 0; i < kUnitK; i += 16) Out::store(out + t * width + k + i, load(row + i));
+    }
+  });
 }
 
 }  // namespace

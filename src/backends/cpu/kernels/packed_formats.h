@@ -10,39 +10,69 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kBlockK = 32;         // k of a block
+constexpr int64_t kUnitK = 32;          // K is a multiple of it, and rows of x are arranged by it
 constexpr int64_t kGroupK = 8;          // k that lie side by side in a group
 constexpr int64_t kPackedAhead = 4096;  // how far ahead a single pass over the weights fetches
 
-// Nibble kPart of each word, minus kMinus.
+// A register of words, which the compiler knows how to shift.
+typedef uint32_t Words __attribute__((vector_size(sizeof(Reg)), may_alias));
+typedef int32_t SignedWords __attribute__((vector_size(sizeof(Reg)), may_alias));
+typedef float Floats __attribute__((vector_size(sizeof(Reg)), may_alias));
+inline Words words_at(const uint8_t* p) {
+  Words w;
+  std::memcpy(&w, p, sizeof w);
+  return w;
+}
+// Integers of kBytes, one a word.
+template <int kBytes>
+inline Words widened(const uint8_t* p) {
 #if defined(__AVX512F__)
-// The permutation looks at the low 4 bits of a lane only, so nothing need be masked.
-template <int kPart, int kMinus>
-inline Reg reg_nibble(const uint8_t* words) {
-  const __m512 table = _mm512_setr_ps(0 - kMinus, 1 - kMinus, 2 - kMinus, 3 - kMinus, 4 - kMinus, 5 - kMinus,
-                                      6 - kMinus, 7 - kMinus, 8 - kMinus, 9 - kMinus, 10 - kMinus, 11 - kMinus,
-                                      12 - kMinus, 13 - kMinus, 14 - kMinus, 15 - kMinus);
-  return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(words), 4 * kPart), table);
-}
+  if constexpr (kBytes == 1)
+    return reinterpret_cast<Words>(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  else
+    return reinterpret_cast<Words>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
 #elif defined(__AVX2__)
-template <int kPart, int kMinus>
-inline Reg reg_nibble(const uint8_t* words) {
-  const __m256i w = _mm256_srli_epi32(reg_words(words), 4 * kPart);
-  return _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_and_si256(w, _mm256_set1_epi32(15)), _mm256_set1_epi32(kMinus)));
-}
+  if constexpr (kBytes == 1)
+    return reinterpret_cast<Words>(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  else
+    return reinterpret_cast<Words>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 #elif defined(__x86_64__)
-template <int kPart, int kMinus>
-inline Reg reg_nibble(const uint8_t* words) {
-  const __m128i w = _mm_srli_epi32(reg_words(words), 4 * kPart);
-  return _mm_cvtepi32_ps(_mm_sub_epi32(_mm_and_si128(w, _mm_set1_epi32(15)), _mm_set1_epi32(kMinus)));
-}
+  const __m128i none = _mm_setzero_si128();
+  if constexpr (kBytes == 1) {
+    int32_t bytes;
+    std::memcpy(&bytes, p, 4);
+    return reinterpret_cast<Words>(_mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(bytes), none), none));
+  } else {
+    return reinterpret_cast<Words>(_mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), none));
+  }
 #elif defined(__aarch64__)
-template <int kPart, int kMinus>
-inline Reg reg_nibble(const uint8_t* words) {
-  const int32x4_t w = vreinterpretq_s32_u32(vandq_u32(reg_words(words) >> (4 * kPart), vdupq_n_u32(15)));
-  return vcvtq_f32_s32(vsubq_s32(w, vdupq_n_s32(kMinus)));
-}
+  if constexpr (kBytes == 1) {
+    uint32_t bytes;
+    std::memcpy(&bytes, p, 4);
+    return reinterpret_cast<Words>(vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(bytes))))));
+  } else {
+    return reinterpret_cast<Words>(vmovl_u16(vreinterpret_u16_u8(vld1_u8(p))));
+  }
 #endif
+}
+
+// Bits [kBit, kBit + kBits) of each word as a number, times kTimes, minus kMinus.
+template <int kBit, int kBits, int kTimes, int kMinus>
+inline Reg reg_field(Words words) {
+  constexpr int kMask = (1 << kBits) - 1;
+#if defined(__AVX512F__)
+  // The permutation looks at the low 4 bits of a lane only, so nothing need be masked.
+  constexpr auto value = [](int i) { return static_cast<float>((i & kMask) * kTimes - kMinus); };
+  const __m512 table =
+      _mm512_setr_ps(value(0), value(1), value(2), value(3), value(4), value(5), value(6), value(7), value(8), value(9),
+                     value(10), value(11), value(12), value(13), value(14), value(15));
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(reinterpret_cast<__m512i>(words), kBit), table);
+#else
+  const Words field = (words >> kBit & static_cast<uint32_t>(kMask)) * static_cast<uint32_t>(kTimes);
+  return reinterpret_cast<Reg>(
+      __builtin_convertvector(reinterpret_cast<SignedWords>(field - static_cast<uint32_t>(kMinus)), Floats));
+#endif
+}
 
 // Powers of two from their exponents with 127 added, a byte each; the smallest is subnormal.
 #if defined(__AVX512F__)
@@ -114,31 +144,53 @@ inline Reg reg_fp4(const uint8_t* words) {
 #endif
 
 #if defined(__AVX512BF16__)
-// Numbers kPair and kPair + 4 of the eight nibbles of each word, as bf16 by a table: a permutation looks at the low 5
-// bits of a lane of 16, so the table is there twice and nothing need be masked.
+// Numbers as bf16 by a table, the upper part of it behind the lower one. A permutation looks at the low 5 bits of a
+// lane of 16, of two tables at the low 6: where numbers have fewer, the table repeats itself and nothing need be
+// masked.
+template <int kSize>
 struct PairTable {
-  uint16_t bits[32];
+  uint16_t bits[kSize];
 };
-template <class Value>
-constexpr PairTable pair_table(const Value& value) {
-  PairTable table{};
-  for (int i = 0; i < 32; ++i)
-    table.bits[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value(i % 16))) >> 16);
+template <int kSize = 32, class Value>
+constexpr PairTable<kSize> pair_table(const Value& value) {
+  PairTable<kSize> table{};
+  for (int i = 0; i < kSize; ++i)
+    table.bits[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value(i))) >> 16);
   return table;
 }
+// Numbers kPair and kPair + 4 of the eight nibbles of each word.
 template <int kPair>
-inline __m512i pair_of(const uint8_t* words, const PairTable& table) {
+inline __m512i pair_of(const uint8_t* words, const PairTable<32>& table) {
   return _mm512_permutexvar_epi16(_mm512_srli_epi16(_mm512_loadu_si512(words), 4 * kPair),
                                   _mm512_load_si512(table.bits));
 }
+// The same with kBits above each nibble: those of the first four numbers stand in the lower half of `upper`.
+template <int kPair, int kBits>
+inline __m512i pair_index(const uint8_t* words, __m512i upper) {
+  constexpr int kBit = kPair * kBits;
+  const __m512i nibble = _mm512_srli_epi16(_mm512_loadu_si512(words), 4 * kPair);
+  const __m512i above = kBit >= 4 ? _mm512_srli_epi16(upper, kBit >= 4 ? kBit - 4 : 0)
+                                  : _mm512_slli_epi16(upper, kBit < 4 ? 4 - kBit : 0);
+  return _mm512_ternarylogic_epi32(_mm512_set1_epi16(15), nibble, above, 0xca);  // the mask chooses
+}
 #endif
 
-// The formats: bytes of a panel's block of 32 k (all factors, all minima, four groups), number kPart of a group, and
-// the same times its factor. pair<kPair>() has the numbers kPair and kPair + 4 of a group as bf16, the first in the low
-// half of a lane: what vdpbf16ps takes.
-struct PackedQ8_0 {
-  static constexpr int64_t kBlockBytes = kPanelColumns * 34, kFactorBytes = kPanelColumns * 2;
-  static constexpr bool kMinimum = false, kPower = false;
+// A format says how many k a block has and how many blocks follow a head that they share; the bytes of each; number
+// kPart of a group; and the factor and the minimum of a block. pair<kPair>() has the numbers kPair and kPair + 4 of a
+// group as bf16, the first in the low half of a lane: what vdpbf16ps takes.
+template <int64_t kColumnBytes, int64_t kFactors>
+struct HalfFactors {
+  static constexpr int64_t kBlockK = 32, kBlocks = 1, kHeadBytes = 0;
+  static constexpr int64_t kBlockBytes = kPanelColumns * kColumnBytes, kFactorBytes = kPanelColumns * 2 * kFactors;
+  static constexpr bool kMinimum = kFactors == 2;
+  static Reg factor(const uint8_t*, const uint8_t* block, int column) {
+    return reg_f16(reinterpret_cast<const uint16_t*>(block) + column);
+  }
+  static Reg minimum(const uint8_t*, const uint8_t* block, int column) {
+    return reg_f16(reinterpret_cast<const uint16_t*>(block) + kPanelColumns + column);
+  }
+};
+struct PackedQ8_0 : HalfFactors<34, 1> {
   template <int kPart>
   static Reg number(const uint8_t* group, int column) {
     return reg_i8(group + kPart * kPanelColumns + column);
@@ -156,27 +208,23 @@ template <int kMinus>
 struct PackedNibbles {
   template <int kPart>
   static Reg number(const uint8_t* group, int column) {
-    return reg_nibble<kPart, kMinus>(group + 4 * column);
+    return reg_field<4 * kPart, 4, 1, kMinus>(words_at(group + 4 * column));
   }
 #if defined(__AVX512BF16__)
   template <int kPair>
   static __m512i pair(const uint8_t* group, int column) {
-    alignas(64) static constexpr PairTable kTable = pair_table([](int i) { return static_cast<float>(i - kMinus); });
+    alignas(64) static constexpr auto kTable = pair_table([](int i) { return static_cast<float>(i % 16 - kMinus); });
     return pair_of<kPair>(group + 4 * column, kTable);
   }
 #endif
 };
-struct PackedQ4_0 : PackedNibbles<8> {
-  static constexpr int64_t kBlockBytes = kPanelColumns * 18, kFactorBytes = kPanelColumns * 2;
-  static constexpr bool kMinimum = false, kPower = false;
-};
-struct PackedQ4_1 : PackedNibbles<0> {
-  static constexpr int64_t kBlockBytes = kPanelColumns * 20, kFactorBytes = kPanelColumns * 4;
-  static constexpr bool kMinimum = true, kPower = false;
-};
+struct PackedQ4_0 : HalfFactors<18, 1>, PackedNibbles<8> {};
+struct PackedQ4_1 : HalfFactors<20, 2>, PackedNibbles<0> {};
 struct PackedMxfp4 {
+  static constexpr int64_t kBlockK = 32, kBlocks = 1, kHeadBytes = 0;
   static constexpr int64_t kBlockBytes = kPanelColumns * 17, kFactorBytes = kPanelColumns;
-  static constexpr bool kMinimum = false, kPower = true;
+  static constexpr bool kMinimum = false;
+  static Reg factor(const uint8_t*, const uint8_t* block, int column) { return reg_power(block + column); }
   template <int kPart>
   static Reg number(const uint8_t* group, int column) {
     return reg_fp4<kPart>(group + 4 * column);
@@ -185,11 +233,87 @@ struct PackedMxfp4 {
   template <int kPair>
   static __m512i pair(const uint8_t* group, int column) {
     static constexpr float kSizes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-    alignas(64) static constexpr PairTable kTable =
-        pair_table([](int i) { return i < 8 ? kSizes[i] : -kSizes[i - 8]; });
+    alignas(64) static constexpr auto kTable =
+        pair_table([](int i) { return i % 16 < 8 ? kSizes[i % 8] : -kSizes[i % 8]; });
     return pair_of<kPair>(group + 4 * column, kTable);
   }
 #endif
+};
+
+// K types: f16 factors and minima in the head, integers in the blocks behind it that multiply them exactly.
+template <int64_t kOfBlock, int64_t kNumberBytes, int64_t kFactors>
+struct IntegerFactors {
+  static constexpr int64_t kBlockK = kOfBlock, kBlocks = 256 / kOfBlock, kHeadBytes = kPanelColumns * 2 * kFactors;
+  static constexpr int64_t kFactorBytes = kPanelColumns * kFactors;
+  static constexpr int64_t kBlockBytes = kFactorBytes + kPanelColumns * kNumberBytes;
+  static constexpr bool kMinimum = kFactors == 2;
+  static Reg factor(const uint8_t* head, const uint8_t* block, int column) {
+    return reg_mul(reg_f16(reinterpret_cast<const uint16_t*>(head) + column), reg_i8(block + column));
+  }
+  static Reg minimum(const uint8_t* head, const uint8_t* block, int column) {
+    return reg_mul(reg_f16(reinterpret_cast<const uint16_t*>(head) + kPanelColumns + column),
+                   reg_i8(block + kPanelColumns + column));
+  }
+};
+struct PackedQ4K : IntegerFactors<32, 16, 2>, PackedNibbles<0> {};
+// Numbers of kBits more than the nibbles of a group's words, which lie behind them.
+template <int kBits, int kMinus>
+struct PackedMoreBits {
+  static const uint8_t* upper(const uint8_t* group, int column) { return group + 4 * kPanelColumns + kBits * column; }
+  template <int kPart>
+  static Reg number(const uint8_t* group, int column) {
+    constexpr int kBit = kPart * kBits;
+    const Words low = words_at(group + 4 * column), high = widened<kBits>(upper(group, column));
+#if defined(__AVX512F__)
+    const Reg nibble = reg_field<4 * kPart, 4, 1, 0>(low), rest = reg_field<kBit, kBits, 16, kMinus>(high);
+    return _mm512_add_ps(nibble, rest);
+#else
+    constexpr uint32_t kMask = ((1u << kBits) - 1) << 4;
+    const Words above = kBit >= 4 ? high >> (kBit >= 4 ? kBit - 4 : 0) : high << (kBit < 4 ? 4 - kBit : 0);
+    return reg_field<0, 8, 1, kMinus>((low >> (4 * kPart) & 15u) | (above & kMask));
+#endif
+  }
+#if defined(__AVX512BF16__)
+  template <int kPair>
+  static __m512i pair(const uint8_t* group, int column) {
+    alignas(64) static constexpr auto kTable =
+        pair_table<(16 << kBits)>([](int i) { return static_cast<float>(i - kMinus); });
+    const auto wide = reinterpret_cast<__m512i>(widened<kBits>(upper(group, column)));
+    const __m512i halves = _mm512_or_si512(wide, _mm512_slli_epi32(wide, 16 - 4 * kBits));
+    const __m512i index = pair_index<kPair, kBits>(group + 4 * column, halves);
+    if constexpr (kBits == 1)
+      return _mm512_permutexvar_epi16(index, _mm512_load_si512(kTable.bits));
+    else
+      return _mm512_permutex2var_epi16(_mm512_load_si512(kTable.bits), index, _mm512_load_si512(kTable.bits + 32));
+  }
+#endif
+};
+struct PackedQ5_0 : HalfFactors<22, 1>, PackedMoreBits<1, 16> {};
+struct PackedQ5_1 : HalfFactors<24, 2>, PackedMoreBits<1, 0> {};
+struct PackedQ5K : IntegerFactors<32, 20, 2>, PackedMoreBits<1, 0> {};
+struct PackedQ6K : IntegerFactors<16, 12, 1>, PackedMoreBits<2, 32> {};
+
+// The blocks of a panel, one after the other from one of them on.
+template <class P>
+struct BlockWalk {
+  static constexpr int64_t kAll = P::kHeadBytes + P::kBlocks * P::kBlockBytes;
+  const uint8_t *head, *block;
+  int64_t left;  // with this head
+  BlockWalk(const uint8_t* panel, int64_t first)
+      : head(panel + first / P::kBlocks * kAll),
+        block(head + P::kHeadBytes + first % P::kBlocks * P::kBlockBytes),
+        left(P::kBlocks - first % P::kBlocks) {}
+  void step() {
+    block += P::kBlockBytes;
+    if constexpr (P::kBlocks == 1) {
+      head = block;
+    } else if (--left == 0) {
+      head = block;
+      block += P::kHeadBytes;
+      left = P::kBlocks;
+    }
+  }
+  static constexpr int64_t bytes(int64_t k) { return k / (P::kBlocks * P::kBlockK) * kAll; }
 };
 
 // Number kPart of a group as the weight that it stands for.
@@ -200,22 +324,33 @@ inline Reg packed_weight(const uint8_t* group, int column, Reg d, Reg m) {
 }
 
 template <class P>
-constexpr int64_t kGroupBytes = (P::kBlockBytes - P::kFactorBytes) * kGroupK / kBlockK;
+constexpr int64_t kGroupBytes = (P::kBlockBytes - P::kFactorBytes) * kGroupK / P::kBlockK;
+
+// Calls body(g, group) for the groups of a block, and fetches with each its share of what a single pass over the
+// weights reads later on.
+template <class P, class Body>
+inline __attribute__((always_inline)) void each_group(const uint8_t* block, bool ahead, const Body& body) {
+  constexpr int64_t kGroups = P::kBlockK / kGroupK;
+  const uint8_t* group = block + P::kFactorBytes;
+#pragma GCC unroll 1
+  for (int64_t g = 0; g < kGroups; ++g, group += kGroupBytes<P>) {
+    if (ahead)
+      for (int64_t line = 0; line < P::kBlockBytes / kGroups; line += 64)
+        fetch_first_level(reinterpret_cast<const char*>(group) + kPackedAhead + line);
+    body(g, group);
+  }
+}
 
 // The factors of a block for columns [column, column + NV * kLanes) of a panel.
 template <class P, int NV>
 struct Factors {
   Reg d[NV], m[NV];
-  Factors(const uint8_t* block, int column) {
+  Factors(const BlockWalk<P>& at, int column) {
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) {
-      const uint8_t* at = block + (P::kPower ? 1 : 2) * (column + j * kLanes);
-      if constexpr (P::kPower)
-        d[j] = reg_power(at);
-      else
-        d[j] = reg_f16(reinterpret_cast<const uint16_t*>(at));
+      d[j] = P::factor(at.head, at.block, column + j * kLanes);
       if constexpr (P::kMinimum)
-        m[j] = reg_f16(reinterpret_cast<const uint16_t*>(at) + kPanelColumns);
+        m[j] = P::minimum(at.head, at.block, column + j * kLanes);
       else
         m[j] = d[j];
     }
@@ -230,6 +365,11 @@ void with_format(BlockFormat format, const Body& body) {
     case BlockFormat::Q4_0: return body(PackedQ4_0{});
     case BlockFormat::Q4_1: return body(PackedQ4_1{});
     case BlockFormat::Mxfp4: return body(PackedMxfp4{});
+    case BlockFormat::Q5_0: return body(PackedQ5_0{});
+    case BlockFormat::Q5_1: return body(PackedQ5_1{});
+    case BlockFormat::Q4_K: return body(PackedQ4K{});
+    case BlockFormat::Q5_K: return body(PackedQ5K{});
+    case BlockFormat::Q6_K: return body(PackedQ6K{});
   }
 }
 

@@ -13,6 +13,7 @@ template <class In>
 struct ChainWay {
   struct Mode {};
   // As fp32: as they lie, or widened into scratch.
+  template <class P>
   static WideRows rows(const typename In::Type* x, int64_t rows, int64_t k, float* scratch) {
     if constexpr (sizeof(typename In::Type) == 4) return {x, k};
     const int64_t stride = packed_x_stride(k);
@@ -29,8 +30,9 @@ struct ChainWay {
 template <class W>
 struct SumsWay {
   using Mode = FlushSubnormals;
+  template <class P>
   static PairRows<W> rows(const uint16_t* x, int64_t rows, int64_t k, float* scratch) {
-    return pair_rows<W>(x, rows, k, scratch);
+    return pair_rows<W, P>(x, rows, k, scratch);
   }
   template <class P>
   static void product(const PairRows<W>& x, int64_t rows, const uint8_t* panel, int first, int64_t k, int columns,
@@ -63,14 +65,14 @@ void packed_products(const auto& a, const Launch& l, const Finish& finish) {
   if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
   const typename In::Type* x = a.x;
   const uint8_t* weight = a.weight;
-  const int64_t panel_bytes = k / kBlockK * P::kBlockBytes;
+  const int64_t panel_bytes = BlockWalk<P>::bytes(k);
   auto* own = l.scratch<float>(static_cast<int64_t>(packed_thread_bytes(all_rows, k)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   Scratch scratch;
   [[maybe_unused]] const typename Way::Mode mode;
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
     const int64_t rows = std::min(mine.rows.end - m, block);
-    const auto xt = Way::rows(x + m * k, rows, k, own);
+    const auto xt = Way::template rows<P>(x + m * k, rows, k, own);
     for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
       const int64_t base = p * kPanelColumns;
       const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);

@@ -1,4 +1,4 @@
-// Register tiles of a matrix product of bf16 rows with weights in GGUF blocks: sums by blocks of 32 k.
+// Register tiles of a matrix product of bf16 rows with weights in GGUF blocks: sums by blocks of 32 k, of q6_k of 16.
 //
 // The numbers of a block are exact in bf16, so they are added up as they are, and a factor is one multiply-add a block
 // and column: s = a chain from 0 over the pairs (k, k + 4) of each eight k in turn, the second of a pair first; then
@@ -15,17 +15,17 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 // Two ways with the same bits; the faster one depends on the processor. Of each: an item of a row of x (4 bytes), items
-// of eight k, a block of x as items, and the product with pair kPair of a group and those behind it. Products are
+// of 32 k, such k of x as items, and the product with pair kPair of a group and those behind it. Products are
 // inlined by force, or GCC 12 keeps the sums in memory.
 struct PairFloats {  // the numbers of a pair one after the other, the second one first
   using Item = float;
-  static constexpr int kGroupItems = kGroupK;
+  static constexpr int kItems = kUnitK;
 
   static void arrange(const uint16_t* x, Item* out) {
-    float wide[kBlockK];
+    float wide[kUnitK];
     store(wide, Bf16::load(x));
     store(wide + 16, Bf16::load(x + 16));
-    for (int64_t g = 0; g < kBlockK; g += kGroupK)
+    for (int64_t g = 0; g < kUnitK; g += 8)
       for (int64_t i = 0; i < 4; ++i) {
         out[g + 2 * i] = wide[g + i + 4];
         out[g + 2 * i + 1] = wide[g + i];
@@ -58,7 +58,7 @@ struct PairFloats {  // the numbers of a pair one after the other, the second on
 #if defined(__AVX512BF16__)
 struct PairWords {  // a pair as bf16 in one word, the first number in its low half
   using Item = uint32_t;
-  static constexpr int kGroupItems = kGroupK / 2;
+  static constexpr int kItems = kUnitK / 2;
 
   static void arrange(const uint16_t* x, Item* out) {
     const __m512i order = _mm512_set_epi16(31, 27, 30, 26, 29, 25, 28, 24, 23, 19, 22, 18, 21, 17, 20, 16, 15, 11, 14,
@@ -84,7 +84,7 @@ struct PairWords {  // a pair as bf16 in one word, the first number in its low h
 };
 #endif
 
-// Rows of x as the tiles read them: items in the order of use, and X of every block.
+// Rows of x as the tiles read them: items in the order of use, and for formats with minima X of every block.
 template <class W>
 struct PairRows {
   const typename W::Item* items;
@@ -93,39 +93,38 @@ struct PairRows {
   PairRows from(int64_t row) const { return {items + row * stride, sums + row * stride, stride}; }
 };
 
-template <class W>
+template <class W, class P>
 PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, float* scratch) {
-  const int64_t stride = packed_x_stride(k), items = k / kGroupK * W::kGroupItems;
+  static_assert(!P::kMinimum || P::kBlockK == kUnitK);
+  const int64_t stride = packed_x_stride(k), items = k / kUnitK * W::kItems;
   auto* to = reinterpret_cast<typename W::Item*>(scratch);
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t b = 0; b < k / kBlockK; ++b) {
-      const uint16_t* block = x + r * k + b * kBlockK;
-      W::arrange(block, to + r * stride + b * (kBlockK / kGroupK) * W::kGroupItems);
-      scratch[r * stride + items + b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
+    for (int64_t b = 0; b < k / kUnitK; ++b) {
+      const uint16_t* block = x + r * k + b * kUnitK;
+      W::arrange(block, to + r * stride + b * W::kItems);
+      if constexpr (P::kMinimum)
+        scratch[r * stride + items + b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
     }
   return {to, scratch + items, stride};
 }
 
 // c[m][0, NV * kLanes) = x[m] . w over all blocks.
 template <class W, class P, int MR, int NV>
-void sums_tile(const PairRows<W>& rows, const uint8_t* block, int64_t blocks, int column, float* c, bool ahead) {
+void sums_tile(const PairRows<W>& rows, const uint8_t* panel, int64_t blocks, int column, float* c, bool ahead) {
   RowsOfThree<typename W::Item, MR> x(rows.items, rows.stride);
-  for (int64_t i = 0; i < blocks; ++i, block += P::kBlockBytes) {
+  BlockWalk<P> at(panel, 0);
+  for (int64_t i = 0; i < blocks; ++i, at.step()) {
     Reg s[MR][NV];
 #pragma GCC unroll 12
     for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 8
       for (int j = 0; j < NV; ++j) s[m][j] = reg_zero();
-    const uint8_t* group = block + P::kFactorBytes;
-#pragma GCC unroll 1
-    for (int g = 0; g < kBlockK / kGroupK; ++g, group += kGroupBytes<P>) {
-      if (ahead)
-        for (int64_t line = 0; line < P::kBlockBytes / 4; line += 64)
-          fetch_first_level(reinterpret_cast<const char*>(group) + kPackedAhead + line);
-      W::template add_pairs<P>(s, x, group, column);
-      x.step(W::kGroupItems);
-    }
-    const Factors<P, NV> f(block, column);
+    each_group<P>(
+        at.block, ahead, [&](int64_t, const uint8_t* group) __attribute__((always_inline)) {
+          W::template add_pairs<P>(s, x, group, column);
+          x.step(W::kItems * kGroupK / kUnitK);
+        });
+    const Factors<P, NV> f(at, column);
 #pragma GCC unroll 12
     for (int m = 0; m < MR; ++m) {
       const Reg whole = P::kMinimum ? reg_splat(rows.sums[m * rows.stride + i]) : reg_zero();
@@ -178,7 +177,7 @@ __attribute__((noinline)) void sums_product(const PairRows<W>& x, int64_t rows, 
   const int tiles = static_cast<int>((rows + kSumRows - 1) / kSumRows);
   for (int t = 0; t < tiles; ++t) {
     const Range r = share(rows, t, tiles);
-    sums_rows<W, P>(static_cast<int>(r.end - r.begin), x.from(r.begin), panel, k / kBlockK, first,
+    sums_rows<W, P>(static_cast<int>(r.end - r.begin), x.from(r.begin), panel, k / P::kBlockK, first,
                     scratch.c + r.begin * kPanelColumns, columns, t == 0);
   }
 }

@@ -33,22 +33,19 @@ inline void packed_group(Reg (&acc)[MR][NV], const float* x, int64_t ldx, const 
 
 // c[m][0, NV * kLanes) = x[m] . w over all blocks.
 template <class P, int MR, int NV>
-void packed_tile(const float* x, int64_t ldx, const uint8_t* block, int64_t blocks, int column, float* c, bool ahead) {
+void packed_tile(const float* x, int64_t ldx, const uint8_t* panel, int64_t blocks, int column, float* c, bool ahead) {
   Reg acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) acc[m][j] = reg_zero();
-  for (int64_t i = 0; i < blocks; ++i, block += P::kBlockBytes, x += kBlockK) {
-    const Factors<P, NV> f(block, column);
-    const uint8_t* group = block + P::kFactorBytes;
-#pragma GCC unroll 1
-    for (int g = 0; g < kBlockK / kGroupK; ++g, group += kGroupBytes<P>) {
-      if (ahead)
-        for (int64_t line = 0; line < P::kBlockBytes / 4; line += 64)
-          fetch_first_level(reinterpret_cast<const char*>(group) + kPackedAhead + line);
-      packed_group<P, MR, NV>(acc, x + g * kGroupK, ldx, group, column, f);
-    }
+  BlockWalk<P> at(panel, 0);
+  for (int64_t i = 0; i < blocks; ++i, at.step(), x += P::kBlockK) {
+    const Factors<P, NV> f(at, column);
+    each_group<P>(
+        at.block, ahead, [&](int64_t g, const uint8_t* group) __attribute__((always_inline)) {
+          packed_group<P, MR, NV>(acc, x + g * kGroupK, ldx, group, column, f);
+        });
   }
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m)
@@ -93,11 +90,11 @@ inline void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* o
 // `width` columns of one block as a strip. Inlined by force: at -O3 GCC 12 takes it for a function without effects
 // (ipa-modref and ipa-pure-const each do so alone) and drops the calls.
 template <class P>
-inline __attribute__((always_inline)) void widen_block(const uint8_t* block, int column, int width, float* out) {
+inline __attribute__((always_inline)) void widen_block(const BlockWalk<P>& at, int column, int width, float* out) {
   for (int j = 0; j < width; j += kLanes) {
-    const Factors<P, 1> f(block, column + j);
-    for (int g = 0; g < kBlockK / kGroupK; ++g)
-      widen_group<P>(block + P::kFactorBytes + g * kGroupBytes<P>, column + j, f.d[0], f.m[0],
+    const Factors<P, 1> f(at, column + j);
+    for (int64_t g = 0; g < P::kBlockK / kGroupK; ++g)
+      widen_group<P>(at.block + P::kFactorBytes + g * kGroupBytes<P>, column + j, f.d[0], f.m[0],
                      out + g * kGroupK * kStripColumns + j);
   }
 }
@@ -109,7 +106,7 @@ __attribute__((noinline)) void packed_product(const WideRows& wide, int64_t rows
   const float* x = wide.x;
   const int64_t ldx = wide.stride;
   const int tiles = static_cast<int>((rows + kPackedRows - 1) / kPackedRows);
-  const int64_t blocks = k / kBlockK;
+  const int64_t blocks = k / P::kBlockK;
   if (rows <= direct) {
     for (int t = 0; t < tiles; ++t) {
       const Range r = share(rows, t, tiles);
@@ -118,16 +115,17 @@ __attribute__((noinline)) void packed_product(const WideRows& wide, int64_t rows
     }
     return;
   }
-  constexpr int64_t kAtOnce = kBlockDepth / kBlockK;
+  constexpr int64_t kAtOnce = kBlockDepth / P::kBlockK;
   for (int64_t b = 0; b < blocks; b += kAtOnce) {
-    const int64_t n = std::min(kAtOnce, blocks - b), bytes = n * P::kBlockBytes;
-    const uint8_t* block = panel + b * P::kBlockBytes;
+    const int64_t n = std::min(kAtOnce, blocks - b), bytes = n * P::kBlockBytes, depth = n * P::kBlockK;
+    const BlockWalk<P> begin(panel, b);
     for (int j = 0; j < columns; j += kStripColumns) {
       const int width = std::min(kStripColumns, columns - j);
-      for (int64_t i = 0; i < n; ++i)
-        widen_block<P>(block + i * P::kBlockBytes, first + j, width, scratch.strip + i * kBlockK * kStripColumns);
-      strip_of_tiles<WeightStrip>(x + b * kBlockK, ldx, rows, scratch.strip, n * kBlockK, scratch.c + j, width, b > 0,
-                                  reinterpret_cast<const char*>(block) + bytes + bytes * j / columns,
+      BlockWalk<P> at = begin;
+      for (int64_t i = 0; i < n; ++i, at.step())
+        widen_block<P>(at, first + j, width, scratch.strip + i * P::kBlockK * kStripColumns);
+      strip_of_tiles<WeightStrip>(x + b * P::kBlockK, ldx, rows, scratch.strip, depth, scratch.c + j, width, b > 0,
+                                  reinterpret_cast<const char*>(begin.block) + bytes + bytes * j / columns,
                                   bytes * width / columns, nullptr);
     }
   }

@@ -10,7 +10,6 @@
 namespace reprise::cuda {
 
 constexpr int kPackedNumbers = 32;  // of a block
-static_assert(kPackedNumbers == kBlockElements);
 
 // 2^(byte - 127); the smallest is subnormal.
 DEV float power_of_byte(uint8_t byte) {
@@ -33,6 +32,7 @@ template <BlockFormat kFormat>
 struct Blocks {
   static constexpr int kFactors = kFormat == BlockFormat::Q4_1 ? 2 : 1;
   static constexpr int kBytes = static_cast<int>(block_format_info(kFormat).bytes);
+  static_assert(block_format_info(kFormat).elements == kPackedNumbers);  // of 4 or 8 bits
   const uint8_t* p;
   int64_t blocks;  // of a row
 
@@ -132,6 +132,11 @@ void with_format(BlockFormat format, const Body& body) {
     case BlockFormat::Q4_0: return body(std::integral_constant<BlockFormat, BlockFormat::Q4_0>{});
     case BlockFormat::Q4_1: return body(std::integral_constant<BlockFormat, BlockFormat::Q4_1>{});
     case BlockFormat::Mxfp4: return body(std::integral_constant<BlockFormat, BlockFormat::Mxfp4>{});
+    case BlockFormat::Q5_0:
+    case BlockFormat::Q5_1:
+    case BlockFormat::Q4_K:
+    case BlockFormat::Q5_K:
+    case BlockFormat::Q6_K: return;  // the entries do not accept them
   }
 }
 
