@@ -12,7 +12,8 @@ namespace {
 // both.
 constexpr const char* kAsked[] = {
     "op",    "dtype",  "model", "shape", "tokens",          "batch_size",   "input_len",   "output_len", "temperature",
-    "graph", "passes", "ranks", "start", "max_concurrency", "request_rate", "num_prompts", "dataset",    "speculative"};
+    "graph", "passes", "ranks", "start", "max_concurrency", "request_rate", "num_prompts", "dataset",    "speculative",
+    "synthetic_acceptance"};
 
 struct Figure {
   const char* name;
