@@ -20,8 +20,10 @@ constexpr double kModelWeight = 1.0 / 64, kTextWeight = 1.0 / 16;
 ModelDrafter::ModelDrafter(engine::Executor& model, const ModelDrafterOptions& options)
     : model_(model),
       options_(options),
-      most_rows_(std::min({model.max_verify_rows(), model.max_step_rows(), model.max_step_tokens()})),
-      most_behind_(std::min(kMostBehind, most_rows_)),
+      most_rows_(std::min({model.max_verify_rows() > 1 ? model.max_verify_rows() : INT64_MAX, model.max_step_rows(),
+                           model.max_step_tokens()})),
+      // Without steps of several rows of a text, all but its last token is read before.
+      most_behind_(model.max_verify_rows() > 1 ? std::min(kMostBehind, most_rows_) : 1),
       head_(model.reads_source()),
       cache_(model.kv_pool()),
       rates_(options.most_drafts, kModelWeight) {}

@@ -47,13 +47,15 @@ class ChainedRounds : public testing::TestWithParam<ComputingPlatform> {
     o.context_length = 256;
     o.max_running_requests = 4;
     o.chunked_prefill_size = 64;
-    o.max_total_tokens = 20 * 128;
+    o.max_total_tokens = 128;  // as long as nobody knows the model's
     o.graph.decode = decode;
     o.graph.choose_by_cost = false;
     o.graph.verify = {6, true, engine::VerifyRows::kSequences};
     taken_.launched = &launched_;
     ASSIGN_OR_RETURN(Platform p, testing_support::make_computing_platform(GetParam(), taken_));
-    return Engine::create(o, std::move(p));
+    ASSIGN_OR_RETURN(auto e, Engine::create(o, std::move(p)));
+    RETURN_IF_ERROR(e->resize_kv(20 * 128));
+    return e;
   }
 
   struct Outcome {

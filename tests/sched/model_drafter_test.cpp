@@ -6,6 +6,7 @@
 
 #include "sched/scheduler.h"
 #include "support/answers.h"
+#include "support/executor_proxy.h"
 #include "support/tiny_models.h"
 
 namespace reprise::sched::model_drafter_test {
@@ -154,6 +155,25 @@ TEST(ModelDrafter, AStepThatFailsCostsItsDraftsAlone) {
       EXPECT_EQ(without, 1) << spoils << " " << at;
       EXPECT_EQ(d.model.in_flight(), 0);
     }
+}
+
+// Sizes that were asked for may leave it no step with several rows of a text.
+TEST(ModelDrafter, WithoutStepsOfSeveralRowsTextsAreReadBefore) {
+  struct Without : testing_support::ExecutorProxy {
+    using ExecutorProxy::ExecutorProxy;
+    int64_t max_verify_rows() const override { return 0; }
+  };
+  FakeExecutor model({});
+  Without without(model);
+  ModelDrafter drafter(without, {});
+  drafter.begin({.id = 1});
+  for (Tokens text = count_up(20); text.size() < 40; text = joined(text, {3, 4, 5})) {
+    const spec::Wish wish{1, text, 3};
+    spec::Proposal out;
+    drafter.propose({&wish, 1}, {&out, 1});
+    EXPECT_EQ(out.tokens, expected(text, 3, true));
+  }
+  EXPECT_EQ(model.verify_steps, 0);
 }
 
 // Requests of a scheduler whose drafts the fake model makes for itself: all of them come true.
