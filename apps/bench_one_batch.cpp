@@ -39,6 +39,7 @@ struct BenchFlags {
   int64_t output_len = 64;
   int64_t repeat = 3;
   double temperature = 0;
+  std::optional<double> acceptance;  // of synthetic drafts
   bool json = false;
   spec::SpecOptions speculation = {};  // what the model's settings say
 };
@@ -128,6 +129,13 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
     j["tokens_per_step"] = r.tokens_per_step;
     j["draft_tokens"] = r.draft_tokens;
     j["accepted_tokens"] = r.accepted_tokens;
+    j["accepted_per_position"] = r.accepted_at;
+    j["drafts"] = r.drafted_steps;
+  }
+  if (f.acceptance && r.plain_decode_s > 0) {
+    j["synthetic_acceptance"] = *f.acceptance;
+    j["plain_decode_tok_s"] = batch * steps / r.plain_decode_s;
+    j["speed_up"] = r.decode_s > 0 ? r.plain_decode_s / r.decode_s : 0;
   }
   j["host_us"] = r.host_us;
   j["gap_us"] = r.gap_us;
@@ -176,6 +184,23 @@ OrderedJson limits_json(Machine machine, const MachineSpeed& before, const Machi
 
 std::string percent(const OrderedJson& v) { return v.is_null() ? "-" : fmt::format("{:.1f}", v.get<double>()); }
 
+// Of the drafts that were verified: how many a step had, how many came true in each place, and what that gained.
+void print_drafts(const OrderedJson& r) {
+  fmt::print("{} at batch {}: {:.2f} tokens a step of a sequence; {} of {} drafts came true\n",
+             r["speculative"].get<std::string>(), r["batch_size"].get<int64_t>(), r["tokens_per_step"].get<double>(),
+             r["accepted_tokens"].get<int64_t>(), r["draft_tokens"].get<int64_t>());
+  if (!r.contains("synthetic_acceptance")) return;
+  std::string places;
+  for (const auto& count : r["accepted_per_position"])
+    places += fmt::format("{}{}", places.empty() ? "" : ", ", count.get<int64_t>());
+  fmt::print(
+      "  synthetic: drafts are the known answer, each token right with chance {:.2f} by the seed; no drafter is "
+      "measured\n"
+      "  {:.2f} times the {:.1f} tok/s without drafts, the same answers; came true by position, in {} steps: {}\n",
+      r["synthetic_acceptance"].get<double>(), r["speed_up"].get<double>(), r["plain_decode_tok_s"].get<double>(),
+      r["drafts"].get<int64_t>(), places);
+}
+
 void print_table(const OrderedJson& report) {
   fmt::print("{:>5} {:>6} {:>6} {:>14} {:>13} {:>9} {:>9} {:>7} {:>9} {:>6} {:>9} {:>6}\n", "batch", "input", "output",
              "prefill tok/s", "decode tok/s", "p50 ms", "p99 ms", "gap us", "GB/s", "%", "GFLOP/s", "%");
@@ -187,11 +212,7 @@ void print_table(const OrderedJson& report) {
                percent(r["pct_bandwidth"]), r["achieved_GFLOPs"].get<double>(), percent(r["pct_peak"]));
   }
   for (const auto& r : report["rows"])
-    if (r.contains("tokens_per_step"))
-      fmt::print("{} at batch {}: {:.2f} tokens a step of a sequence; {} of {} drafts came true\n",
-                 r["speculative"].get<std::string>(), r["batch_size"].get<int64_t>(),
-                 r["tokens_per_step"].get<double>(), r["accepted_tokens"].get<int64_t>(),
-                 r["draft_tokens"].get<int64_t>());
+    if (r.contains("tokens_per_step")) print_drafts(r);
   if (report.contains("time")) {
     fmt::print("{}:\n", report["time"].get<std::string>());
     for (const auto& line : report["clock_note"]) fmt::print("  {}\n", line.get<std::string>());
@@ -220,7 +241,14 @@ void print_table(const OrderedJson& report) {
 // What the runs need of the model, and no more.
 Status check_bench(BenchFlags& f) {
   const int64_t largest = *std::max_element(f.batch_sizes.begin(), f.batch_sizes.end());
+  if (f.acceptance && f.model.speculation.algorithm == "none" && !f.model.speculation.config)
+    f.model.speculation.algorithm = spec::algorithm_name(spec::Algorithm::Ngram);  // as many drafts as that has
   ASSIGN_OR_RETURN(f.speculation, f.model.speculation.options());
+  if (f.acceptance && spec::drafts_by_model(f.speculation.algorithm))
+    return invalid(
+        "--speculative-synthetic-acceptance with `speculative_algorithm` {}: its drafts are of no model; "
+        "allowed with it: NGRAM, SUFFIX, none",
+        spec::algorithm_name(f.speculation.algorithm));
   // A draft is a row, as a sequence is.
   const bool drafts = f.speculation.algorithm != spec::Algorithm::None;
   f.model.max_running_requests = drafts ? std::min<int64_t>(4096, largest * f.speculation.draft_tokens) : largest;
@@ -257,8 +285,8 @@ Status run_bench(const BenchFlags& f) {
   std::vector<OneBatchRow> rows;
   {
     Progress bar("bench", f.batch_sizes.size() * static_cast<uint64_t>(f.repeat));
-    const OneBatch plan{f.input_len,   f.output_len, f.repeat, static_cast<uint64_t>(f.model.random_seed),
-                        f.temperature, f.speculation};
+    const OneBatch plan{f.input_len,   f.output_len,  f.repeat,    static_cast<uint64_t>(f.model.random_seed),
+                        f.temperature, f.speculation, f.acceptance};
     const auto measure = drafts ? measure_drafted_batch : measure_one_batch;
     OneBatch warm = plan;  // a short run first: memory is touched, threads are awake
     warm.repeat = 1;
@@ -300,6 +328,8 @@ Command add_bench_one_batch(CLI::App& bench) {
   add_real(*c.app, "--temperature", flags->temperature, {0, 1000},
            "above 0, tokens of decode steps are drawn on the device");
   add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "runs of each row; medians are shown");
+  add_real(*c.app, "--speculative-synthetic-acceptance", flags->acceptance, {0, 1},
+           "each repeat runs without drafts, then with the known answer as drafts, right with this chance by the seed");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*c.app);
   c.app->footer(

@@ -158,7 +158,8 @@ Command add_graph_explain(CLI::App& graph) {
   CLI::App* app = graph.add_subcommand("explain", "What the passes matched and refused, pieces, sizes, memory");
   add_switch(*app, "--json", flags->json, "one JSON object on standard output");
   flags->model.add_to(*app);
-  add_choice(*app, "--phase", flags->phase, {"decode", "prefill"}, "which graph");
+  add_choice(*app, "--phase", flags->phase, {"decode", "prefill", "verify"},
+             "which graph; verify: that of steps with drafts, where --speculative-algorithm captures one");
   add_rank(*app, flags->rank);
   add_integer(*app, "--why", flags->why, {1, 1 << 24},
               "explain this token of the greedy answer to a prompt: its step, size, kernels, order of sums and time");

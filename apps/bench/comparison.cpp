@@ -10,9 +10,25 @@ namespace {
 
 // What was asked for: rows in which these are equal belong together. The others of a row are figures, or follow from
 // both.
-constexpr const char* kAsked[] = {
-    "op",    "dtype",  "model", "shape", "tokens",          "batch_size",   "input_len",   "output_len", "temperature",
-    "graph", "passes", "ranks", "start", "max_concurrency", "request_rate", "num_prompts", "dataset",    "speculative"};
+constexpr const char* kAsked[] = {"op",
+                                  "dtype",
+                                  "model",
+                                  "shape",
+                                  "tokens",
+                                  "batch_size",
+                                  "input_len",
+                                  "output_len",
+                                  "temperature",
+                                  "graph",
+                                  "passes",
+                                  "ranks",
+                                  "start",
+                                  "max_concurrency",
+                                  "request_rate",
+                                  "num_prompts",
+                                  "dataset",
+                                  "speculative",
+                                  "synthetic_acceptance"};
 
 struct Figure {
   const char* name;

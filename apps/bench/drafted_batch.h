@@ -6,7 +6,8 @@
 
 namespace reprise::apps {
 
-// As measure_one_batch(), with the drafts of `plan.speculation`. Advances `bar` by one per repeat.
+// As measure_one_batch(), with the drafts of `plan.speculation`. With `plan.acceptance` each repeat is run without
+// drafts first, and an answer with drafts that is another one is an error. Advances `bar` by one per repeat.
 Result<OneBatchRow> measure_drafted_batch(engine::Engine& engine, const OneBatch& plan, int64_t batch_size,
                                           Progress& bar);
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/progress.h"
@@ -19,6 +20,8 @@ struct OneBatch {
   uint64_t seed = 0;
   double temperature = 0;              // of decode steps; above 0 their tokens are drawn by the device
   spec::SpecOptions speculation = {};  // drafts (bench/drafted_batch.h)
+  // Drafts are the answer of a plain run, each token of it right with this chance (bench/known_text.h).
+  std::optional<double> acceptance = {};
 };
 
 struct OneBatchRow {
@@ -32,6 +35,9 @@ struct OneBatchRow {
   // all repeats.
   double decode_steps = 0, tokens_per_step = 1;
   int64_t draft_tokens = 0, accepted_tokens = 0;
+  std::vector<int64_t> accepted_at = {};  // by place among the drafts of a step
+  int64_t drafted_steps = 0;              // of a sequence, with drafts
+  double plain_decode_s = 0;              // where OneBatch::acceptance is set: the same answers without drafts
 };
 
 // Prompts of `input_len` tokens each, by the seed.

@@ -416,6 +416,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   if (draft) {
     RETURN_IF_ERROR(keep_rows(drafting.algorithm, draft.get(), options));
     const engine::MemoryReport m = draft->memory();
+    if (drafting.algorithm != spec::Algorithm::Model) options.lender = draft.get();
     options.beside = {m.weight_bytes + m.activation_bytes, m.kv_page_bytes};
   }
   ASSIGN_OR_RETURN(auto engine, engine::Engine::create(options, std::move(platform)));

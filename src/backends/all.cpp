@@ -40,9 +40,6 @@ Result<Platform> make_platform(const DeviceOptions& options) {
   p.ops = std::make_unique<OpRegistry>();
   p.kernels = std::make_unique<KernelRegistry>();
   register_core_ops(*p.ops);
-  if (options.shared && options.kind != DeviceKind::Cpu && options.kind != DeviceKind::Ascend)
-    return error(Code::Unsupported, "two models on one {}: cpu and ascend alone have that yet",
-                 device_kind_name(options.kind));
   if (options.member && options.kind != DeviceKind::Cpu && options.kind != DeviceKind::Ascend)
     return error(Code::Unsupported, "several ranks on {}: cpu and ascend alone have collectives yet",
                  device_kind_name(options.kind));
@@ -59,16 +56,18 @@ Result<Platform> make_platform(const DeviceOptions& options) {
     }
     case DeviceKind::Null:
       null::register_null(*p.kernels, *p.ops);
-      p.device = null::make_null_device();
+      p.device = options.shared ? options.shared : null::make_null_device();
       return p;
     case DeviceKind::Cuda: {
       if (options.cuda_stand_in) {
         cuda::register_cuda(*p.kernels, *options.cuda_stand_in->kernels);
-        p.device = options.cuda_stand_in->make_device();
+        p.device = options.shared ? options.shared : options.cuda_stand_in->make_device();
         return p;
       }
 #if REPRISE_HAS_CUDA
       cuda::register_cuda(*p.kernels, cuda::device_kernels());
+      p.device = options.shared;
+      if (p.device) return p;
       ASSIGN_OR_RETURN(p.device, cuda::make_cuda_device());
       return p;
 #else

@@ -123,6 +123,14 @@ Status Checkpoint::add_safetensors_folder(const std::string& folder) {
   }
   if (indices.size() == 1) return add_index(folder, indices[0]);
   if (single_files.size() == 1) return add_file(single_files[0]);
+  if (fs::exists(folder + "/pytorch_model.bin", ec))
+    return error(
+        Code::Unsupported,
+        "{0}: pytorch_model.bin is a pickle, which is not read; allowed: model.safetensors, which this makes of "
+        "it: python3 -c \"import torch, safetensors.torch as s; t = torch.load('{0}/pytorch_model.bin', "
+        "weights_only=True); s.save_file({{k: v.contiguous().clone() for k, v in t.items()}}, "
+        "'{0}/model.safetensors')\"",
+        folder);
   return error(Code::NotFound, "{}: no weights; expected model.safetensors or model.safetensors.index.json", folder);
 }
 

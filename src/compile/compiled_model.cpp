@@ -426,7 +426,7 @@ Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream
   return Status::ok();
 }
 
-Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& external) {
+Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& external, const LiveSizes& now) {
   for (auto& [name, address] : external)
     if (!external_.contains(name)) return error(Code::Internal, "{} has no external input \"{}\"", graph_.name(), name);
   for (auto& [name, address] : external) external_[name] = address;
@@ -446,7 +446,11 @@ Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& exter
     for (Patches& patches : c.patches) patches.moved = true;
   if (device_->info().patches && device_->info().free_patches) return Status::ok();
   std::vector<std::pair<int64_t, LiveSizes>> again;
-  for (const Capture& c : captures_) again.emplace_back(c.size, c.live);
+  for (const Capture& c : captures_) {
+    LiveSizes& live = again.emplace_back(c.size, c.live).second;
+    for (size_t s = 0; s < std::size(live.value); ++s)
+      if (now.value[s] != 0) live.value[s] = now.value[s];
+  }
   for (auto& [size, live] : again) RETURN_IF_ERROR(capture(size, live));
   return Status::ok();
 }

@@ -119,8 +119,8 @@ class CompiledModel {
   using AfterLaunch = std::function<void(const Thunk& thunk, const Node& node)>;
   Status run(const LiveSizes& live, Stream& stream, HeadMask heads = kAllHeads, const AfterLaunch& after = {});
   // External inputs have moved: launches read the new addresses from now on, recorded ones through patches, or
-  // recorded anew where the device has none.
-  Status rebind(const std::unordered_map<std::string, void*>& external);
+  // recorded anew where the device has none, there with those of the sizes in `now` that are not 0.
+  Status rebind(const std::unordered_map<std::string, void*>& external, const LiveSizes& now = {});
 
   // The output at the sizes of the last run. An error once something else has run on the arena, and for a head that the
   // last run left out.

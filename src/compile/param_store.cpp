@@ -49,16 +49,17 @@ struct ParamStore::Transfer {
 
 void ParamStore::DeleteTransfer::operator()(Transfer* t) const { delete t; }
 
-Result<ParamStore> ParamStore::create(std::vector<ParamPlan> params, Device& device) {
-  ASSIGN_OR_RETURN(ParamStore store, create(std::move(params), device.pool()));
+Result<ParamStore> ParamStore::create(std::vector<ParamPlan> params, Device& device, std::vector<void*> lent) {
+  ASSIGN_OR_RETURN(ParamStore store, create(std::move(params), device.pool(), std::move(lent)));
   if (device.info().host_visible) return store;
   ASSIGN_OR_RETURN(auto stream, device.make_stream());
   store.transfer_.reset(new Transfer(device, std::move(stream), store.params_));
   return store;
 }
 
-Result<ParamStore> ParamStore::create(std::vector<ParamPlan> params, MemoryPool& pool) {
+Result<ParamStore> ParamStore::create(std::vector<ParamPlan> params, MemoryPool& pool, std::vector<void*> lent) {
   ParamStore store;
+  store.lent_ = std::move(lent);
   constexpr size_t kAlign = 4096;  // big parameters begin on a page of their own
   size_t total = 0;
   for (size_t i = 0; i < params.size(); ++i) {
@@ -66,7 +67,7 @@ Result<ParamStore> ParamStore::create(std::vector<ParamPlan> params, MemoryPool&
     total = (total + align - 1) / align * align;
     store.offsets_.push_back(total);
     store.index_[params[i].name] = i;
-    total += params[i].bytes;
+    if (!store.lent(i)) total += params[i].bytes;
   }
   store.params_ = std::move(params);
   ASSIGN_OR_RETURN(store.buffer_, pool.allocate(total, "weights"));
@@ -77,6 +78,16 @@ void* ParamStore::data(const std::string& name) const {
   auto it = index_.find(name);
   CHECK(it != index_.end(), "parameter {}", name);
   return data(it->second);
+}
+
+void* ParamStore::lend(const ParamPlan& plan) const {
+  const auto it = index_.find(plan.name);
+  if (it == index_.end()) return nullptr;
+  const ParamPlan& own = params_[it->second];
+  const ParamLayout *a = own.layout, *b = plan.layout;
+  // Each platform has its own registry of the same layouts.
+  const bool alike = a && b ? a->name == b->name && a->device == b->device && a->pack == b->pack : a == b;
+  return alike && same_type(own.type, plan.type) && own.bytes == plan.bytes ? data(it->second) : nullptr;
 }
 
 void ParamStore::pack_at(const ParamPlan& p, void* to, const void* rows, int64_t first, int64_t count) const {

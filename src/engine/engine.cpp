@@ -463,7 +463,8 @@ Status Engine::open() {
   RETURN_IF_ERROR(prepare_tower());
   std::vector<ParamPlan> params = builder.params();
   if (tower_) params.insert(params.end(), tower_->params().begin(), tower_->params().end());
-  ASSIGN_OR_RETURN(params_, ParamStore::create(std::move(params), *platform_.device));
+  std::vector<void*> lent = lent_params(params, builder);
+  ASSIGN_OR_RETURN(params_, ParamStore::create(std::move(params), *platform_.device, std::move(lent)));
   times_.compile_s = seconds_since(start);
   step_bytes_ = builder.bytes_per_step();
   expert_bytes_ = builder.expert_bytes();

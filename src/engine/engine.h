@@ -53,6 +53,8 @@ enum class KeptRows : uint8_t {
   Layers,  // the inputs of three layers, or of those that `kept_layers` names
 };
 
+class Engine;
+
 // For an engine that shares the device, and has a page for each page of this one.
 struct Beside {
   size_t bytes = 0;       // weights and activations
@@ -90,6 +92,9 @@ struct EngineOptions {
   // The layer behind the checkpoint's last one that predicts a further token, in place of the model.
   bool prediction = false;
   bool prediction_beside = false;  // another engine is that layer, and drafts for this one
+  // Of the model that a head drafts for: the head, which has the same embedding and logits' head where its checkpoint
+  // says so, and lends them. On the same device; it outlives the model.
+  const Engine* lender = nullptr;
   // Of a head of EAGLE: the checkpoint whose embedding and head it reads; empty: it has its own.
   std::string borrows_from = {};
   // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.
@@ -260,6 +265,7 @@ class Engine final : public Executor {
   Status find_prediction();
   Status open_prediction();
   Status open_trained_head();
+  std::vector<void*> lent_params(std::span<const ParamPlan> params, const ProgramBuilder& builder);
   Status choose_rows(models::TraceOptions& trace);
   Status set_source(const Engine& source);
   void* kept_rows() const;
@@ -360,6 +366,7 @@ class Engine final : public Executor {
   models::ModelConfig config_;
   std::shared_ptr<const checkpoint::QuantPlan> quantisation_;
   std::optional<checkpoint::Checkpoint> checkpoint_;
+  std::vector<std::string> lends_;  // of its parameters, those that are rows of one tensor as it is stored
   ParamStore params_;
   models::StepSpec step_;
   kv::KvPool pool_;

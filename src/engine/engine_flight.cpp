@@ -31,13 +31,13 @@ bool all_finite(const TensorView& v) {
   }
 }
 
-// The row of the step's result that follows the item's last token; -1: there is none, or it is known when drafts were
-// judged.
+// The row of the step's result that follows the item's last token; -1: there is none, or it is known when drafts that
+// are not certain were judged.
 int64_t result_row(std::span<const StepItem> items, const Sequence* sequence) {
   int64_t row = 0;
   for (const StepItem& item : items) {
     row += item.logits;
-    if (item.sequence == sequence) return item.logits > 0 && item.drafts.empty() ? row - 1 : -1;
+    if (item.sequence == sequence) return item.logits > 0 && (item.certain || item.drafts.empty()) ? row - 1 : -1;
   }
   return -1;
 }

@@ -116,9 +116,32 @@ Status Engine::open_trained_head() {
   return Status::ok();
 }
 
+// The embedding and the logits' head, as far as the head that drafts has them: of the same tensors, in the same form.
+std::vector<void*> Engine::lent_params(std::span<const ParamPlan> params, const ProgramBuilder& builder) {
+  std::vector<void*> lent(params.size());
+  const auto derived = builder.derived();
+  for (size_t i = 0; i < params.size(); ++i) {
+    const std::string& name = params[i].name;
+    const bool made = std::any_of(derived.begin(), derived.end(), [&](const auto& d) { return d.name == name; });
+    if ((name != kEmbedding && name != kHead) || made) continue;
+    lends_.push_back(name);
+    // A file of packed weights holds all of them.
+    if (!options_.lender || !options_.weight_cache.empty()) continue;
+    const auto& theirs = options_.lender->lends_;
+    if (std::find(theirs.begin(), theirs.end(), name) != theirs.end())
+      lent[i] = options_.lender->params_.lend(params[i]);
+  }
+  return lent;
+}
+
 // What the model keeps of its hidden states, or reads of another's.
 Status Engine::choose_rows(models::TraceOptions& trace) {
   if (model_->source_width) trace.source_width = model_->source_width(config_.fields);
+  if (const DeviceInfo& device = platform_.device->info(); model_->own_head && !device.skips_negative_slots)
+    return error(Code::Unsupported,
+                 "`speculative_algorithm` EAGLE3: the head adds the model's rows and its own, of which one is absent, "
+                 "and {} reads no zeros for an absent row; allowed: NGRAM, SUFFIX, STANDALONE, NEXTN, EAGLE, none",
+                 device_kind_name(device.kind));
   const int64_t layers = config_.fields.num_hidden_layers;
   if (options_.kept_rows == KeptRows::Last) trace.kept_rows = {layers};
   if (options_.kept_rows != KeptRows::Layers) return Status::ok();

@@ -254,7 +254,11 @@ Status Engine::rebind_if_moved() {
   const uint64_t of_source = source_ ? source_->pool_.generation() : 0;
   if (pool_.generation() == bound_generation_ && of_source == bound_source_) return Status::ok();
   const auto external = caches();
-  for (size_t p = 0; p < phases().size(); ++p) RETURN_IF_ERROR(runners_[p]->rebind(external));
+  const PoolSizes pools = pool_sizes();
+  LiveSizes now;
+  now.value[models::kPoolPages] = pools.pages + 1;
+  now.value[models::kSourcePages] = pools.source_pages + 1;
+  for (size_t p = 0; p < phases().size(); ++p) RETURN_IF_ERROR(runners_[p]->rebind(external, now));
   if (check_) RETURN_IF_ERROR(check_->rebind(external));
   bound_generation_ = pool_.generation();
   bound_source_ = of_source;

@@ -88,6 +88,18 @@ Status within(const std::string& what, int64_t value, int64_t high, std::string_
 
 }  // namespace
 
+int64_t ReplayCase::most_drafts() const {
+  int64_t most = 0;
+  for (const Part& p : sequences) most = std::max(most, p.drafts);
+  return most;
+}
+
+int64_t ReplayCase::rows() const {
+  int64_t rows = 0;
+  for (const Part& p : sequences) rows += p.all ? p.count : 1;
+  return rows;
+}
+
 Result<ReplayCase> parse_case(std::string_view text, std::string_view source) {
   ASSIGN_OR_RETURN(const Json file, parse_json(text, source));
   if (!file.is_object())
@@ -109,12 +121,12 @@ Result<ReplayCase> parse_case(std::string_view text, std::string_view source) {
 }
 
 CaseLimits limits_of(const Executor& e) {
-  return {e.vocab_size(), e.context_length(), e.max_step_tokens(), e.max_step_rows()};
+  return {e.vocab_size(), e.context_length(), e.max_step_tokens(), e.max_step_rows(), e.max_verify_rows()};
 }
 
 Status check_case(const ReplayCase& c, const CaseLimits& limits, std::string_view source) {
   const auto check = [&]() -> Status {
-    int64_t tokens = 0, rows = 0;
+    int64_t tokens = 0;
     const auto sequences = static_cast<int64_t>(c.sequences.size());
     RETURN_IF_ERROR(within("the number of sequences", sequences, limits.step_rows, "`max_running_requests`"));
     for (size_t i = 0; i < c.sequences.size(); ++i) {
@@ -127,10 +139,11 @@ Status check_case(const ReplayCase& c, const CaseLimits& limits, std::string_vie
           return invalid("{}.tokens[{}] is {}; allowed: 0 to {} (the model's vocabulary)", where, t, p.tokens[t],
                          limits.vocabulary - 1);
       tokens += p.count;
-      rows += p.all ? p.count : 1;
     }
     RETURN_IF_ERROR(within("the sum of count", tokens, limits.step_tokens, "`chunked_prefill_size`"));
-    return within("the number of rows with logits", rows, limits.step_rows, "`max_running_requests`");
+    const bool drafts = c.most_drafts() > 0;
+    return within("the number of rows with logits", c.rows(), drafts ? limits.draft_rows : limits.step_rows,
+                  drafts ? "with drafts; `speculative_max_rows`" : "`max_running_requests`");
   };
   return check().at(source);
 }

@@ -23,6 +23,9 @@ struct ReplayCase {
     int64_t drafts = 0;  // the last tokens of the step, which were guesses; cached and count are then all of the tokens
   };
   std::vector<Part> sequences;
+
+  int64_t most_drafts() const;  // of a sequence
+  int64_t rows() const;         // with logits
 };
 
 // {"sequences": [{"tokens": [..], "cached": n, "count": n, "logits": "last", "drafts": n}, ..]}, the last one where
@@ -35,6 +38,7 @@ struct CaseLimits {
   int64_t context = 0;      // tokens of a sequence
   int64_t step_tokens = 0;  // computed in one step
   int64_t step_rows = 0;    // sequences, and rows with logits, of one step
+  int64_t draft_rows = 0;   // rows with logits of a step with drafts
 };
 CaseLimits limits_of(const Executor& e);
 Status check_case(const ReplayCase& c, const CaseLimits& limits, std::string_view source);

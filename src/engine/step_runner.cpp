@@ -176,9 +176,9 @@ void StepRunner::replace(CompiledModel& program, std::string reason) {
   replaced_reason_ = std::move(reason);
 }
 
-Status StepRunner::rebind(const std::unordered_map<std::string, void*>& external) {
+Status StepRunner::rebind(const std::unordered_map<std::string, void*>& external, const LiveSizes& now) {
   for (const auto* m : {&parts_.model, &parts_.plain})
-    if (*m) RETURN_IF_ERROR((*m)->rebind(external));
+    if (*m) RETURN_IF_ERROR((*m)->rebind(external, now));
   return Status::ok();
 }
 

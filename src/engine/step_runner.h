@@ -91,8 +91,8 @@ class StepRunner {
   // Every step runs this program eagerly from now on; it outlives the runner or its last step. For a runner whose own
   // programs compute something else than the model.
   void replace(CompiledModel& program, std::string reason);
-  // External inputs have moved.
-  Status rebind(const std::unordered_map<std::string, void*>& external);
+  // External inputs have moved, and pools have the sizes in `now` that are not 0.
+  Status rebind(const std::unordered_map<std::string, void*>& external, const LiveSizes& now);
 
   int64_t largest() const { return parts_.largest; }
   GraphMode mode() const { return model().mode(); }

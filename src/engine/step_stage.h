@@ -26,6 +26,7 @@ struct StepItem {
   int64_t count = 0;                     // tokens [sequence->cached(), + count) are computed and cached
   int64_t logits = 0;                    // of the last so many of them; of all of them: teacher forcing
   std::span<const int32_t> drafts = {};  // the last of the count; they live until the step was waited for
+  bool certain = false;                  // all drafts are tokens of the text: the next one comes behind the last
   // In a step that samples: how the token behind the last of the sequence's own tokens is drawn. Behind draft number i
   // the same at position + i.
   std::optional<Draw> draw = {};

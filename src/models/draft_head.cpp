@@ -15,17 +15,24 @@ int32_t slot_of(const SourceRows& source, int64_t position) {
   return static_cast<int32_t>(source.pages[page] * kPageTokens + position % kPageTokens);
 }
 
-// Calls slot(source, t, is the part's last row) for every row of the step.
+// Calls slot(source, t, is the part's last row) for every row of the step; none, where that is negative, and behind
+// them.
 template <typename F>
 void fill(const StepRows& step, const TensorView& view, const F& slot) {
   const auto out = ints(view);
   size_t row = 0;
   for (const StepPart& p : step.parts)
-    for (int64_t t = p.cached; t < p.cached + p.count; ++t)
-      out[row++] = p.source ? slot(*p.source, t, t + 1 == p.cached + p.count) : -1;
-  std::fill(out.begin() + static_cast<ptrdiff_t>(row), out.end(), -1);
+    for (int64_t t = p.cached; t < p.cached + p.count; ++t, ++row) {
+      const int32_t at = p.source ? slot(*p.source, t, t + 1 == p.cached + p.count) : -1;
+      out[row] = at >= 0 ? at : step.no_page_slot(static_cast<int64_t>(row));
+    }
+  for (; row < out.size(); ++row) out[row] = step.no_page_slot(static_cast<int64_t>(row));
 }
 
+// The source's rows and those that the head has left lie in one cache by one rule.
+void read_either(const StepRows& step, const TensorView& view) {
+  fill(step, view, [](const SourceRows& s, int64_t t, bool) { return slot_of(s, t); });
+}
 void read_rows(const StepRows& step, const TensorView& view) {
   fill(step, view, [](const SourceRows& s, int64_t t, bool) { return t < s.computed ? slot_of(s, t) : -1; });
 }
@@ -63,15 +70,15 @@ void RowKeeper::write() const {
   cache = nn::row_write(cache, rows_, in_.slots);
 }
 
-void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step) {
+void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step, bool apart) {
   std::erase_if(step.caches, [&](const CacheSpec& c) {
     const size_t dot = c.name.rfind('.');
     return c.kind == CacheSpec::Kind::PerSequence ||
            (dot != std::string::npos && std::stoll(c.name.substr(dot + 1)) >= layers);
   });
   const TensorType slots{trace.index_dtype, {Dim(1, kTokens)}};
-  step.inputs.push_back({.name = std::string(kRead), .type = slots, .producer = read_rows});
-  step.inputs.push_back({.name = std::string(kOfHead), .type = slots, .producer = read_own});
+  step.inputs.push_back({.name = std::string(kRead), .type = slots, .producer = apart ? read_rows : read_either});
+  if (apart) step.inputs.push_back({.name = std::string(kOfHead), .type = slots, .producer = read_own});
   step.inputs.push_back({.name = std::string(kWrite), .type = slots, .producer = write_rows, .destination = true});
   step.caches.push_back({.name = std::string(kSourceRows),
                          .kind = CacheSpec::Kind::Source,
@@ -103,8 +110,7 @@ ModelOutputs prediction_head(const ModelConfig& config, const LayerAttention& at
   const nn::ParamScope layer = behind ? p : p / "layers" / number;
   const auto norm = [&](Tensor x, const nn::ParamScope& scope) { return names.norm(x, scope, f.rms_norm_eps); };
   const Tensor table = (model / "embed_tokens").param("weight", {Dim(f.vocab_size), Dim(f.hidden_size)});
-  const Tensor embedding = nn::embedding(table, in.tokens),
-               rows = nn::add(source_rows(in), own_rows(in, f.hidden_size));
+  const Tensor embedding = nn::embedding(table, in.tokens), rows = source_rows(in);
   Tensor x = nn::linear(nn::concat(norm(embedding, p / names.of_embedding), norm(rows, p / names.of_rows)),
                         p / names.join, f.hidden_size, false, nn::Shard::None);
   const Tensor rope = nn::rope_table(in.positions, rope_spec(config));

@@ -27,9 +27,11 @@ class RowKeeper {
   Tensor rows_ = {};
 };
 
-// The head: inputs by slot, the source's pages, and keys and values of its first `layers` layers alone.
-void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step);
-// The source's rows for those of this step; and those that the head itself has left, where they are others.
+// The head: inputs by slot, the source's pages, and keys and values of its first `layers` layers alone. `apart`: rows
+// that the head itself has left are other ones than the source's, and each kind has zeros where the other one is; the
+// device must read those by a negative slot.
+void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step, bool apart = false);
+// The rows for those of this step: the source's, and unless they are apart, those that the head has left.
 Tensor source_rows(nn::StepInputs& in);
 Tensor own_rows(nn::StepInputs& in, int64_t width);
 void leave_rows(nn::StepInputs& in, Tensor rows);

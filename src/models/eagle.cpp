@@ -30,8 +30,7 @@ nn::AttentionSpec attention_spec(const ModelConfigFields& f) {
 ModelOutputs forward_eagle(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
   const Tensor table = embedding_table(f, root), rope = nn::rope_table(in.positions, rope_spec(config));
-  const Tensor rows = nn::add(source_rows(in), own_rows(in, f.hidden_size));
-  Tensor x = nn::linear(nn::concat(nn::embedding(table, in.tokens), rows), root / "fc", f.hidden_size,
+  Tensor x = nn::linear(nn::concat(nn::embedding(table, in.tokens), source_rows(in)), root / "fc", f.hidden_size,
                         f.number("fc_bias") != 0, nn::Shard::None);
   for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
     const nn::ParamScope p = root / "model" / "layers" / l;  // names that files write without "model." have it
@@ -72,6 +71,10 @@ ModelOutputs forward_eagle3(const ModelConfig& config, nn::StepInputs& in, const
 
 void declare_eagle(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) {
   declare_head(trace, config.fields.num_hidden_layers, step);
+}
+
+void declare_eagle3(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) {
+  declare_head(trace, config.fields.num_hidden_layers, step, true);
 }
 
 int64_t width_of_three(const ModelConfigFields& f) { return kStates * f.hidden_size; }
@@ -121,7 +124,7 @@ const ModelSpec kEagle3{.family = {.architecture = "LlamaForCausalLMEagle3",
                                    .fields = kFields3,
                                    .read = read_eagle3},
                         .forward = forward_eagle3,
-                        .declare = declare_eagle,
+                        .declare = declare_eagle3,
                         .source_width = width_of_three,
                         .own_head = true};
 

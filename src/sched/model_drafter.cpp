@@ -20,8 +20,10 @@ constexpr double kModelWeight = 1.0 / 64, kTextWeight = 1.0 / 16;
 ModelDrafter::ModelDrafter(engine::Executor& model, const ModelDrafterOptions& options)
     : model_(model),
       options_(options),
-      most_rows_(std::min({model.max_verify_rows(), model.max_step_rows(), model.max_step_tokens()})),
-      most_behind_(std::min(kMostBehind, most_rows_)),
+      most_rows_(std::min({model.max_verify_rows() > 1 ? model.max_verify_rows() : INT64_MAX, model.max_step_rows(),
+                           model.max_step_tokens()})),
+      // Without steps of several rows of a text, all but its last token is read before.
+      most_behind_(model.max_verify_rows() > 1 ? std::min(kMostBehind, most_rows_) : 1),
       head_(model.reads_source()),
       cache_(model.kv_pool()),
       rates_(options.most_drafts, kModelWeight) {}
@@ -64,8 +66,8 @@ void ModelDrafter::propose(std::span<const spec::Wish> wishes, std::span<spec::P
   }
   if (const Status ok = read(chains_); !ok.is_ok()) return fail(ok);
   keep_ready(chains_);
-  while (!chains_.empty())
-    if (const Status ok = round(chains_); !ok.is_ok()) return fail(ok);
+  if (const Status ok = make_drafts(); !ok.is_ok()) return fail(ok);
+  for (Chain& c : chains_) c.text->rates.survival(static_cast<int64_t>(c.out->tokens.size()), c.out->survival);
 }
 
 // A head's row of a token is of the token before it as well, so the first one has none; whose keys are alike is a
@@ -206,56 +208,93 @@ void ModelDrafter::keep_ready(std::vector<Chain>& chains) {
 StepItem ModelDrafter::item_of(Chain& c, bool sampled) const {
   engine::Sequence& s = c.text->sequence;
   const int64_t count = s.uncached();
-  c.behind.assign(s.tokens().end() - (count - 1), s.tokens().end());
-  s.rewind(s.size() - (count - 1));
-  StepItem item{&s, count, sampled ? count : 1, c.behind};
-  c.source.leave = static_cast<int64_t>(c.out->tokens.size()) + 1 < c.most;
+  if (c.asked == 0) {
+    c.behind.assign(s.tokens().end() - (count - 1), s.tokens().end());
+    s.rewind(s.size() - (count - 1));
+  }
+  StepItem item{.sequence = &s, .count = count, .logits = sampled ? count : 1, .certain = true};
+  if (c.asked == 0) item.drafts = c.behind;
+  c.source.leave = c.asked + 1 < c.most;
   if (head_) item.source = &c.source;
   if (!sampled) return item;
   item.draw = c.wish->draw.value_or(Draw{});
-  item.draw->position += static_cast<int64_t>(c.out->tokens.size()) - (count - 1);
+  item.draw->position += c.asked - (count - 1);
   item.draw->logprobs = -1;
   return item;
 }
 
-// The next draft of each chain; those that are long enough leave.
-Status ModelDrafter::round(std::vector<Chain>& chains) {
-  const auto begin = Clock::now();
+// As many rounds as the longest chain has drafts. Where the executor computes by itself and its tokens are the text's,
+// each is submitted before the one in front of it is waited for.
+Status ModelDrafter::make_drafts() {
+  const bool ahead = model_.overlaps() && model_.target_ids().empty();
+  auto last = Clock::now();
+  for (size_t n = 0;; ++n) {
+    Round &now = rounds_[n % rounds_.size()], &before = rounds_[(n + 1) % rounds_.size()];
+    ASSIGN_OR_RETURN(const bool more, submit_round(now));
+    Round& due = ahead ? before : now;
+    if (due.ticket != 0) {
+      RETURN_IF_ERROR(take_round(due));
+      const double took = seconds_since(std::exchange(last, Clock::now())) * 1e6;
+      round_us_ += round_us_ > 0 ? (took - round_us_) / 16 : took;
+    }
+    if (!more) return Status::ok();
+  }
+}
+
+// False: no chain wants a further draft.
+Result<bool> ModelDrafter::submit_round(Round& round) {
+  const auto wants = [](const Chain& c) { return c.asked < c.most; };
+  const auto drawn = [&](const Chain& c) { return wants(c) && c.wish->draw && c.wish->draw->scale > 0; };
   // Where its tokens are not the other model's, one number draws another one in each.
-  const std::span<const int32_t> ids = model_.target_ids();
   const bool sampled =
-      model_.has_sampled_steps() && ids.empty() &&
-      std::any_of(chains.begin(), chains.end(), [](const Chain& c) { return c.wish->draw && c.wish->draw->scale > 0; });
+      model_.has_sampled_steps() && model_.target_ids().empty() && std::any_of(chains_.begin(), chains_.end(), drawn);
   items_.clear();
-  for (Chain& c : chains) items_.push_back(item_of(c, sampled));
-  ASSIGN_OR_RETURN(const engine::Ticket ticket,
-                   model_.submit(items_, sampled ? StepOutput::Sampled : StepOutput::NextTokens));
-  ASSIGN_OR_RETURN(const engine::StepResult result, model_.wait(ticket));
+  round.rows.clear();
   int64_t row = 0;
-  for (size_t i = 0; i < chains.size(); ++i) {
-    Chain& c = chains[i];
+  for (Chain& c : chains_) {
+    if (!wants(c)) continue;
     engine::Sequence& s = c.text->sequence;
+    if (c.asked > 0 && s.uncached() == 0) s.append_pending();
+    items_.push_back(item_of(c, sampled));
+    row += items_.back().logits;
+    round.rows.push_back({&c, row - 1});
+  }
+  if (items_.empty()) return false;
+  ASSIGN_OR_RETURN(round.ticket, model_.submit(items_, sampled ? StepOutput::Sampled : StepOutput::NextTokens));
+  for (const Round::Row& r : round.rows) {
+    Chain& c = *r.chain;
+    engine::Sequence& s = c.text->sequence;
+    if (c.asked++ > 0) continue;
     for (const int32_t token : c.behind) s.append(token);
     s.commit(static_cast<int64_t>(c.behind.size()));
-    if (c.out->tokens.empty()) c.text->sound = s.cached();
-    row += items_[i].logits;
-    int32_t token = result.tokens[static_cast<size_t>(row - 1)];
+    c.text->sound = s.cached();
+  }
+  return true;
+}
+
+// Waits for it; its drafts go to the proposals, and to the texts as far as further ones follow.
+Status ModelDrafter::take_round(Round& round) {
+  ASSIGN_OR_RETURN(const engine::StepResult result, model_.wait(std::exchange(round.ticket, 0)));
+  const std::span<const int32_t> ids = model_.target_ids();
+  for (const auto& [chain, row] : round.rows) {
+    Chain& c = *chain;
+    engine::Sequence& s = c.text->sequence;
+    if (static_cast<int64_t>(c.out->tokens.size()) >= c.most) continue;
+    int32_t token = result.tokens[static_cast<size_t>(row)];
     if (token < 0) {
-      c.most = 0;  // a logit is no number
+      if (c.asked > static_cast<int64_t>(c.out->tokens.size()) + 1)
+        return error(Code::Internal, "a logit is no number, and the next step has read its token");
+      c.most = static_cast<int64_t>(c.out->tokens.size());
       continue;
     }
     if (!ids.empty()) token = ids[static_cast<size_t>(token)];
     c.out->tokens.push_back(token);
-    if (static_cast<int64_t>(c.out->tokens.size()) < c.most) s.append(token);
-  }
-  std::erase_if(chains, [](Chain& c) {
     const auto made = static_cast<int64_t>(c.out->tokens.size());
-    if (made < c.most) return false;
-    c.text->rates.survival(made, c.out->survival);
-    return true;
-  });
-  const double took = seconds_since(begin) * 1e6;
-  round_us_ += round_us_ > 0 ? (took - round_us_) / 16 : took;
+    if (s.pending())
+      s.resolve(token);
+    else if (made == c.asked && made < c.most)
+      s.append(token);
+  }
   return Status::ok();
 }
 
@@ -263,6 +302,10 @@ Status ModelDrafter::round(std::vector<Chain>& chains) {
 void ModelDrafter::fail(const Status& why) {
   if (!std::exchange(failed_, true))
     log::warning("a step of the draft model failed, and gave no drafts: {}", why.message());
+  // In the order of their submission.
+  if (rounds_[0].ticket > rounds_[1].ticket) std::swap(rounds_[0], rounds_[1]);
+  for (Round& r : rounds_)
+    if (r.ticket != 0) (void)model_.wait(std::exchange(r.ticket, 0));
   for (Chain& c : chains_) {
     c.out->clear();
     give_back(*c.text, false);

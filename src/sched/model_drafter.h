@@ -3,9 +3,10 @@
 // It has KV pages of its own on the model's executor. A request's text is read into them when its first drafts are
 // wanted, a bounded part in each step where others have drafts to make; what it has in common with earlier texts of its
 // salt is not read again. Then each round of a proposal is one step of the model, over all requests that want a further
-// draft. A draft is drawn with the request's seed and the place in its text, as the token itself will be, so two models
-// that agree draw alike. Of drafts that did not come true nothing stays but keys behind the text, which are written
-// again.
+// draft. Where the executor computes by itself, a round is submitted while the one before it runs and takes its tokens
+// from that one's result on the device, so the device does not wait for the host between rounds. A draft is drawn with
+// the request's seed and the place in its text, as the token itself will be, so two models that agree draw alike. Of
+// drafts that did not come true nothing stays but keys behind the text, which are written again.
 //
 // The model may be a head that drafts from the hidden states of the model that answers (models/draft_head.h). Its text
 // is then the request's without the first token, and its rows are read from the request's pages in that model. What it
@@ -15,6 +16,7 @@
 // the executor outlives it.
 #pragma once
 
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -70,7 +72,17 @@ class ModelDrafter final : public spec::Drafter {
     spec::Proposal* out = nullptr;
     int64_t most = 0;
     models::SourceRows source = {};    // of a head
-    std::vector<int32_t> behind = {};  // of a round: the tokens behind the first of those it computes
+    std::vector<int32_t> behind = {};  // of the first round: the tokens behind the first of those it computes
+    int64_t asked = 0;                 // drafts that rounds were submitted for
+  };
+  // One step, for the next draft of each chain that wants one.
+  struct Round {
+    engine::Ticket ticket = 0;  // 0: it was waited for
+    struct Row {
+      Chain* chain;
+      int64_t row;  // of the step's result
+    };
+    std::vector<Row> rows = {};
   };
 
   bool begin_text(Text& text, const spec::Wish& wish);
@@ -81,7 +93,9 @@ class ModelDrafter final : public spec::Drafter {
   void give_back(Text& text, bool keep = true);
   Status read(std::span<Chain> chains);
   void keep_ready(std::vector<Chain>& chains);
-  Status round(std::vector<Chain>& chains);
+  Status make_drafts();
+  Result<bool> submit_round(Round& round);
+  Status take_round(Round& round);
   engine::StepItem item_of(Chain& chain, bool sampled) const;
   void fail(const Status& why);
 
@@ -92,9 +106,10 @@ class ModelDrafter final : public spec::Drafter {
   kv::RadixCache cache_;             // before the texts, whose leases are its
   std::unordered_map<uint64_t, Text> texts_;
   spec::PlaceRates rates_;
-  std::vector<Chain> chains_;  // kept to avoid allocating per step; so the items
+  std::vector<Chain> chains_;  // kept to avoid allocating per step; so the items and the rounds
   std::vector<engine::StepItem> items_;
-  double round_us_ = 0;  // a moving average
+  std::array<Round, 2> rounds_;  // in flight; they take turns
+  double round_us_ = 0;          // a moving average
   uint64_t turn_ = 0, tokens_read_ = 0;
   bool failed_ = false;  // which was said once
 };

@@ -373,8 +373,9 @@ bool Scheduler::step() {
     if (!options_.overlap || !executor_.overlaps()) complete_all();
   } else {
     if (options_.overlap && executor_.overlaps()) {
-      if (const OverlapStop stop = stop_of_overlap(); stop == OverlapStop::None)
-        submit_ahead();
+      SpecOff no_drafts = SpecOff::None;
+      if (const OverlapStop stop = stop_of_overlap(no_drafts); stop == OverlapStop::None)
+        submit_ahead(no_drafts);
       else
         count_stop(stop);
     }

@@ -202,10 +202,10 @@ class Scheduler {
   void preempt(LiveRequest& victim);
   BatchLimits limits() const;
   bool submit_next(Clock::time_point begin);
-  OverlapStop stop_of_overlap();
+  OverlapStop stop_of_overlap(SpecOff& no_drafts);
   void count_stop(OverlapStop why);
   engine::HostDraw plan_draw(const LiveRequest& r, engine::StepItem& item, int64_t& room) const;
-  void submit_ahead();
+  void submit_ahead(SpecOff no_drafts);
   using Draws = std::array<uint64_t, static_cast<size_t>(engine::HostDraw::kCount)>;  // by who makes them
   Draws plan_output(Batch& batch, Submitted& s) const;
   bool submit(Batch batch, Clock::time_point begin);

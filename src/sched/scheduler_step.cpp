@@ -43,8 +43,8 @@ bool Scheduler::submit_next(Clock::time_point begin) {
 }
 
 // The rows of the current step are known to go on, but for what their token may end. None: the next batch need not
-// wait.
-OverlapStop Scheduler::stop_of_overlap() {
+// wait, and has no drafts for the reason `no_drafts`.
+OverlapStop Scheduler::stop_of_overlap(SpecOff& no_drafts) {
   const Submitted& now = flights_.front();
   OverlapStop stop = OverlapStop::None;
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
@@ -61,13 +61,13 @@ OverlapStop Scheduler::stop_of_overlap() {
     else if (stop == OverlapStop::None)
       stop = OverlapStop::Penalties;
   }
-  if (stop == OverlapStop::None && speculation_ && speculation_->expects_drafts(now.batch, limits()))
-    return OverlapStop::Drafts;
-  return stop;
+  if (stop != OverlapStop::None || !speculation_) return stop;
+  no_drafts = speculation_->look_ahead(now.batch, limits());
+  return no_drafts == SpecOff::None ? OverlapStop::Drafts : OverlapStop::None;
 }
 
 // Who decodes takes part with a token to come, unless that one is its last.
-void Scheduler::submit_ahead() {
+void Scheduler::submit_ahead(SpecOff no_drafts) {
   const auto begin = Clock::now();
   admit(false);
   if (would_preempt()) return count_stop(OverlapStop::Preemption);
@@ -87,9 +87,14 @@ void Scheduler::submit_ahead() {
   };
   for (LiveRequest* r : to_come)
     if (!takes_part(r)) r->sequence.drop_pending();
-  if (!batch.items.empty() && !submit(std::move(batch), begin))
+  const bool decodes = batch.decode_tokens > 0;
+  if (batch.prefill_tokens > 0) no_drafts = SpecOff::PromptInStep;
+  if (!batch.items.empty() && !submit(std::move(batch), begin)) {
     for (LiveRequest* r : to_come)
       if (r->sequence.pending()) r->sequence.drop_pending();
+  } else if (decodes && speculation_) {
+    speculation_->went_without(no_drafts);
+  }
   if (!flights_.empty()) flights_.front().overlap_s = seconds_of(Clock::now() - begin);
 }
 

@@ -35,20 +35,21 @@ Speculation::Speculation(engine::Executor& executor, const spec::SpecOptions& op
   };
 }
 
-// How many drafts may come behind the request's last token; where it is none, why.
-int64_t Speculation::most_drafts(LiveRequest& r, SpecOff& why) const {
+// How many drafts may come behind the request's last token, or behind the one in flight (`ahead` 1); where it is none,
+// why.
+int64_t Speculation::most_drafts(LiveRequest& r, int64_t ahead, SpecOff& why) const {
   const engine::SamplingParams& sampling = r.request.sampling;
+  const int64_t made = r.result.completion_tokens + ahead;
   int64_t most = std::min(options_.draft_tokens - 1, executor_.max_drafts());
   if (r.request.draft_tokens) most = std::min(most, *r.request.draft_tokens - 1);
-  most = std::min(most, r.most_new_tokens - r.result.completion_tokens - 1);
+  most = std::min(most, r.most_new_tokens - made - 1);
   // The host sees logits of several rows in turn, and its log-probabilities have other bits than a device's.
   if (most > 0 && r.sampler.needs_every_token() && sampling.logprobs >= 0) {
     why = SpecOff::Logprobs;
     return 0;
   }
   // What changes the logits must be the same in all rows that a device draws from.
-  if (const int64_t ends = sampling.min_new_tokens - r.result.completion_tokens; ends > 0)
-    most = std::min(most, ends - 1);
+  if (const int64_t ends = sampling.min_new_tokens - made; ends > 0) most = std::min(most, ends - 1);
   if (most <= 0) why = SpecOff::Request;
   return std::max<int64_t>(0, most);
 }
@@ -81,8 +82,8 @@ int64_t Speculation::take_pages(LiveRequest& r, int64_t drafts, int64_t& spare_p
   return std::min(drafts, static_cast<int64_t>(pages.size()) * kv::kPageTokens - size);
 }
 
-// The rows that may have drafts in the step; why there are none.
-SpecOff Speculation::list_wishes(const Batch& batch, const BatchLimits& limits, int64_t most_rows) {
+// The rows that may have drafts in the step, or in the one behind it (`ahead` 1); why there are none.
+SpecOff Speculation::list_wishes(const Batch& batch, const BatchLimits& limits, int64_t most_rows, int64_t ahead) {
   items_.clear();
   wishes_.clear();
   priorities_.clear();
@@ -90,7 +91,7 @@ SpecOff Speculation::list_wishes(const Batch& batch, const BatchLimits& limits, 
   for (size_t i = 0; i < batch.items.size(); ++i) {
     LiveRequest& r = *batch.owners[i];
     if (r.result.finish != FinishReason::None) continue;
-    int64_t most = std::min(most_drafts(r, why), most_rows);
+    int64_t most = std::min(most_drafts(r, ahead, why), most_rows);
     if (limits.to_borders && most > drafts_to_border(r)) {
       most = drafts_to_border(r);
       if (most == 0) why = SpecOff::Border;
@@ -134,38 +135,37 @@ int64_t Speculation::most_rows(const BatchLimits& limits) const {
   return options_.max_rows > 0 ? std::min(most, options_.max_rows) : most;
 }
 
-// What may be drafted behind the token that the step in flight will give: the first draft stands for that token. Where
-// it is the only one, as in text that repeats one token, it stands for what is found when that token is known.
+// What may be drafted behind the token that the step in flight will give, by those whose answer it does not end: the
+// first draft of what is found now stands for that token.
 SpecOff Speculation::look_ahead(const Batch& now, const BatchLimits& limits) {
   sequences_ = 0;
   for (size_t i = 0; i < now.items.size(); ++i) {
+    const LiveRequest& r = *now.owners[i];
     if (!now.answers[i]) return SpecOff::PromptInStep;
-    sequences_ += now.owners[i]->result.finish == FinishReason::None;
+    sequences_ += r.result.finish == FinishReason::None && r.result.completion_tokens + 1 < r.most_new_tokens;
   }
   const int64_t most = most_rows(limits);
   if (most <= sequences_) return SpecOff::Batch;
-  if (const SpecOff why = list_wishes(now, limits, most - sequences_); why != SpecOff::None) return why;
+  if (const SpecOff why = list_wishes(now, limits, most - sequences_, 1); why != SpecOff::None) return why;
   const std::span<spec::Proposal> proposals(proposals_.data(), items_.size());
   const bool foreseen = drafter_->foresee(wishes_, proposals);
   if (!foreseen) {
+    for (spec::Wish& wish : wishes_) ++wish.most;
     if (const SpecOff why = propose(now); why != SpecOff::None) return why;
+    bool any = false;
     for (spec::Proposal& p : proposals) {
-      if (p.survival.size() < 2) continue;
+      if (p.survival.empty()) continue;
       const float first = p.survival.front();
       p.survival.erase(p.survival.begin());
       for (float& s : p.survival) s = std::min(1.0f, s / std::max(first, 1e-6f));
+      any |= !p.survival.empty();
     }
+    if (!any) return SpecOff::NoMatch;
   }
   const spec::DraftingTime drafting{foreseen ? 0 : drafting_us_, drafter_->round_us()};
   const spec::DraftChoice& choice = rule_.look(sequences_, most, proposals, priorities_, times_, drafting);
   if (choice.drafts > 0) return SpecOff::None;
   return choice.unusual ? SpecOff::Quarantined : SpecOff::Cost;
-}
-
-bool Speculation::expects_drafts(const Batch& now, const BatchLimits& limits) {
-  const SpecOff why = look_ahead(now, limits);
-  if (why != SpecOff::None) ++stats_.off[static_cast<size_t>(why)];
-  return why == SpecOff::None;
 }
 
 void Speculation::add_drafts(Batch& batch, const BatchLimits& limits, int64_t spare_pages) {

@@ -28,8 +28,9 @@ class Speculation {
   // `spare_pages` may be taken from the pool.
   void add_drafts(Batch& batch, const BatchLimits& limits, int64_t spare_pages);
   // `now` is in flight: whether the step behind it would have drafts as far as is known, if it were formed when that
-  // one is done. Where it would not, the reason is counted.
-  bool expects_drafts(const Batch& now, const BatchLimits& limits);
+  // one is done. None: it would; else why not, which is counted once it is formed without (went_without).
+  SpecOff look_ahead(const Batch& now, const BatchLimits& limits);
+  void went_without(SpecOff why) { ++stats_.off[static_cast<size_t>(why)]; }
   // A step has verified the request's drafts. Then, in turn: that in this place came true. In the end: so many were
   // judged, of which the first `accepted` came true.
   void verified(LiveRequest& r);
@@ -41,13 +42,12 @@ class Speculation {
   const SpeculationStats& stats() const { return stats_; }
 
  private:
-  int64_t most_drafts(LiveRequest& r, SpecOff& why) const;
+  int64_t most_drafts(LiveRequest& r, int64_t ahead, SpecOff& why) const;
   bool keep_allowed(LiveRequest& r, spec::Proposal& proposal, SpecOff& why) const;
   int64_t take_pages(LiveRequest& r, int64_t drafts, int64_t& spare_pages) const;
-  SpecOff list_wishes(const Batch& batch, const BatchLimits& limits, int64_t most_rows);
+  SpecOff list_wishes(const Batch& batch, const BatchLimits& limits, int64_t most_rows, int64_t ahead = 0);
   SpecOff propose(const Batch& batch);
   int64_t most_rows(const BatchLimits& limits) const;
-  SpecOff look_ahead(const Batch& now, const BatchLimits& limits);
 
   engine::Executor& executor_;
   spec::SpecOptions options_;

@@ -102,9 +102,9 @@ void add_drafts(std::vector<Decision>& rows, engine::Engine& e, const std::strin
   if (e.phases().size() > engine::kVerifyPhase) return add_phase(rows, e, e.phases()[engine::kVerifyPhase]);
   const int64_t most = e.max_verify_rows();
   if (most < 2)
-    rows.push_back({"drafts", "none", most == 0 ? e.verify_refusal() : "a step has one row"});
+    rows.push_back({"verify", "none", most == 0 ? e.verify_refusal() : "a step has one row"});
   else
-    rows.push_back({fmt::format("drafts, up to {} rows", most), decode_mode, "decode's graph: a draft is a row more"});
+    rows.push_back({fmt::format("verify, up to {} rows", most), decode_mode, "decode's graph: a draft is a row more"});
 }
 
 }  // namespace

@@ -128,6 +128,9 @@ std::string folded_words(const std::vector<std::string>& words) {
 
 Result<PhaseView> view_of_phase(engine::Engine& e, const std::string& phase) {
   PhaseView v{phase, e.runner(phase), e.passes(phase)};
+  if (!v.runner && phase == engine::kPhases[engine::kVerifyPhase].name)
+    return error(Code::NotFound, "there is no graph of steps with drafts: {}",
+                 e.max_verify_rows() > 1 ? "a draft is a row more of decode's graph" : e.verify_refusal());
   if (!v.runner) return error(Code::Internal, "there is no phase {}", phase);
   v.program = &v.runner->model();
   return v;

@@ -31,13 +31,17 @@ void NgramDrafter::propose_one(Text& text, const Wish& wish, Proposal& out) cons
   text.matched = match.length;
   out.from_prediction = by_client;
   if (match.length == 0) return;
-  auto follows =
+  const auto follows =
       (by_client ? std::span<const int32_t>(text.prediction) : wish.tokens).subspan(static_cast<size_t>(match.next));
-  follows = follows.first(std::min(follows.size(), static_cast<size_t>(std::max<int64_t>(0, wish.most))));
-  out.tokens.assign(follows.begin(), follows.end());
+  const auto most = static_cast<size_t>(std::max<int64_t>(0, wish.most));
+  out.tokens.assign(follows.begin(), follows.begin() + static_cast<ptrdiff_t>(std::min(follows.size(), most)));
+  // Behind the end of its own text come the drafts themselves, as in copies of LZ77 that overlap what they write: a
+  // text that has begun to repeat goes on repeating.
+  if (!by_client)
+    while (out.tokens.size() < most) out.tokens.push_back(out.tokens[out.tokens.size() - follows.size()]);
   const double rate = acceptance_.rate(match.length);
   double chance = 1;
-  for (size_t i = 0; i < follows.size(); ++i) out.survival.push_back(static_cast<float>(chance *= rate));
+  for (size_t i = 0; i < out.tokens.size(); ++i) out.survival.push_back(static_cast<float>(chance *= rate));
 }
 
 void NgramDrafter::judged(uint64_t id, int64_t verified, int64_t accepted) {

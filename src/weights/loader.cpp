@@ -182,6 +182,7 @@ Status load_params(const checkpoint::Checkpoint& checkpoint, ParamStore& params,
   return for_each_block(
       sources, plans, options, "loading", [&](const Block& b, std::vector<uint8_t>& scratch) -> Status {
         const Source& s = sources[b.source];
+        if (params.lent(s.param)) return Status::ok();
         uint64_t bad = 0;
         RETURN_IF_ERROR(make_rows(checkpoint, plans[s.param], s.part, b.rows, scratch, &bad));
         if (bad) non_finite[b.source] += bad;
@@ -200,6 +201,7 @@ Status fill_random(ParamStore& params, uint64_t seed, const LoadOptions& options
   return for_each_block(sources, plans, options, "making random weights",
                         [&](const Block& b, std::vector<uint8_t>& scratch) {
                           const Source& s = sources[b.source];
+                          if (params.lent(s.param)) return Status::ok();
                           random_rows(plans[s.param], s.part, b.rows, seed, scratch);
                           return params.pack_rows(s.param, scratch.data(), s.row + b.rows.first, b.rows.count);
                         });

@@ -1,4 +1,5 @@
 // `reprise bench ops` and `bench startup`: the form of what they say. Times are never judged here.
+#include "bench/known_text.h"
 #include "bench/op_cases.h"
 #include "bench/page_cache.h"
 #include "common/cache_probe.h"
@@ -18,6 +19,55 @@ TEST(BenchOneBatch, DrawsTokensWhereTheDeviceCan) {
   const Outcome refused = run_binary(command + " --device ascend --ascend-runtime sim");
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_NE(refused.err.find("ascend has no kernel that draws tokens"), std::string::npos) << refused.err;
+}
+
+TEST(BenchOneBatch, KnownAnswersAreDraftedWithAChanceToBeRight) {
+  // Of 2,000 places, whichever drafts are made of them: the same ones again.
+  KnownText::Texts texts{{7, {}}};
+  for (int32_t i = 0; i < 2000; ++i) texts[7].push_back(i % 11);
+  KnownText drafter(texts, 0.8, 11, 3);
+  spec::Proposal all, some;
+  const auto propose = [&](uint64_t id, size_t known, int64_t most, spec::Proposal& out) {
+    const spec::Wish wish{id, std::span(texts[7]).first(known), most};
+    drafter.propose({&wish, 1}, {&out, 1});
+  };
+  propose(7, 0, 2000, all);
+  ASSERT_EQ(all.tokens.size(), 2000u);
+  int64_t right = 0;
+  for (size_t i = 0; i < all.tokens.size(); ++i) {
+    right += all.tokens[i] == texts[7][i];
+    EXPECT_TRUE(all.tokens[i] >= 0 && all.tokens[i] < 11);
+  }
+  EXPECT_NEAR(static_cast<double>(right), 1600, 4 * std::sqrt(2000 * 0.8 * 0.2));
+  propose(7, 1996, 7, some);
+  EXPECT_TRUE(std::equal(some.tokens.begin(), some.tokens.end(), all.tokens.end() - 4, all.tokens.end()));
+  EXPECT_NEAR(some.survival[2], 0.8 * 0.8 * 0.8, 1e-6);
+  propose(8, 5, 3, some);
+  EXPECT_TRUE(some.tokens.empty());
+}
+
+TEST(BenchOneBatch, SyntheticDraftsSayWhatTheyAre) {
+  const std::string command =
+      "bench one-batch --input-len 5 --output-len 24 --repeat 2 --batch-size 2 --threads 2 --model-path " +
+      model_folder("qwen3_tied") + " --speculative-synthetic-acceptance ";
+  const OrderedJson row = json_of(run_binary(command + "0.75 --speculative-adaptive off --json"))["rows"][0];
+  EXPECT_EQ(row["synthetic_acceptance"], 0.75);
+  EXPECT_NEAR(row["speed_up"].get<double>(),
+              row["decode_tok_s"].get<double>() / row["plain_decode_tok_s"].get<double>(), 1e-9);
+  int64_t sum = 0;
+  for (const auto& count : row["accepted_per_position"]) sum += count.get<int64_t>();
+  EXPECT_EQ(row["accepted_per_position"].size(), 7u);
+  EXPECT_EQ(sum, row["accepted_tokens"]);
+  EXPECT_GT(sum, 20);
+  EXPECT_LT(sum, row["draft_tokens"]);
+  EXPECT_NE(run_binary(command + "0.5").out.find("synthetic: drafts are the known answer"), std::string::npos);
+  for (const auto& [line, part] :
+       {std::pair(command + "0.5 --speculative-algorithm NEXTN", "allowed with it: NGRAM, SUFFIX, none"),
+        {std::string("serve --speculative-synthetic-acceptance 0.5"), "--speculative-synthetic-acceptance"}}) {
+    const Outcome refused = run_binary(line);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.err.find(part), std::string::npos) << refused.err;
+  }
 }
 
 TEST(BenchOps, EveryFusedOpHasRowsAndSaysTheSameAsItsParts) {

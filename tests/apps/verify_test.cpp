@@ -85,6 +85,18 @@ TEST(Verify, RefusesCasesThatTheModelCannotRun) {
   }
 }
 
+// No flag says that steps have drafts: the case does.
+TEST(Verify, ACaseWithDraftsIsRunWithThem) {
+  const Folder folder;
+  folder.write("c.json", R"({"sequences": [{"tokens": [5, 6, 7, 8, 9, 10, 11], "cached": 3, "count": 4,
+                              "logits": "all", "drafts": 3},
+                             {"tokens": [9, 8], "cached": 1, "count": 1}]})");
+  const OrderedJson j = json_of(run_binary(fmt::format("graph verify --json --case {} --model-path {}",
+                                                       folder / "c.json", model_folder("llama_gqa3_tied"))));
+  EXPECT_EQ(j["mismatches"], 0);
+  EXPECT_EQ(j["tokens_checked"], 7 * 5);
+}
+
 TEST(Verify, QuickKeepsEveryModeAndBordersOfPages) {
   const std::string model = model_folder("llama_gqa3_tied");
   // With drafts, the same decode steps come as drafts of one step, too.

@@ -61,6 +61,7 @@ class Course {
     limits_.state_drafts = in_.next(2) * (1 + in_.next(7));
     executor_ = std::make_unique<FakeExecutor>(limits_);
     executor_->greedy_steps = in_.next(3) != 0;
+    executor_->runs_beside = in_.next(2) != 0;
     options_.log_failures = false;
     options_.prefix_cache = in_.next(4) != 0;
     options_.mixed_prefill_tokens = 1 + in_.next(64);
@@ -109,6 +110,7 @@ class Course {
     }
     const int64_t rows = 2 + in_.next(6), tokens = 8 + in_.next(100), pages = 2 + in_.next(8);
     draft_ = std::make_unique<FakeExecutor>(FakeExecutor::Limits{.rows = rows, .tokens = tokens, .pages = pages});
+    draft_->runs_beside = executor_->runs_beside;  // both on one device
     if (in_.next(4) == 0) draft_->fail_at = in_.next(60);
     const sched::ModelDrafterOptions how{1 + in_.next(6), 1 + in_.next(50), in_.next(4) != 0};
     options_.drafter = [this, how] {

@@ -6,14 +6,17 @@
 
 #include "sched/scheduler.h"
 #include "support/answers.h"
+#include "support/executor_proxy.h"
 #include "support/tiny_models.h"
 
 namespace reprise::sched::model_drafter_test {
 namespace {
 
 struct Direct {
-  explicit Direct(FakeExecutor::Limits limits = {}, ModelDrafterOptions options = {})
-      : model(limits), drafter(model, options) {}
+  explicit Direct(FakeExecutor::Limits limits = {}, ModelDrafterOptions options = {}, bool beside = false)
+      : model(limits), drafter(model, options) {
+    model.runs_beside = beside;
+  }
   spec::Proposal propose(uint64_t id, const Tokens& text, int64_t most) {
     const spec::Wish wish{id, text, most};
     spec::Proposal out;
@@ -32,8 +35,8 @@ Tokens joined(Tokens a, const Tokens& b) {
   return a;
 }
 
-TEST(ModelDrafter, GuessesWhatItsModelAnswers) {
-  Direct d;
+void expect_guesses_of_its_model(bool beside) {
+  Direct d({}, {}, beside);
   d.drafter.begin({.id = 1});
   Tokens text = count_up(20);
   // Then one of the guesses comes true, then none of them, then all.
@@ -50,6 +53,11 @@ TEST(ModelDrafter, GuessesWhatItsModelAnswers) {
   EXPECT_EQ(d.propose(1, text, 3).tokens, expected(text, 3, true));
   d.drafter.end(1, {});
   d.drafter.end(1, {});  // unknown by now
+  EXPECT_EQ(d.model.most_in_flight, beside ? 2 : 1);
+}
+
+TEST(ModelDrafter, GuessesWhatItsModelAnswers) {
+  for (const bool beside : {false, true}) expect_guesses_of_its_model(beside);
 }
 
 TEST(ModelDrafter, ATextIsReadOnceForItsSalt) {
@@ -130,9 +138,9 @@ TEST(ModelDrafter, WhatItsModelCannotTakeHasNoDrafts) {
 }
 
 TEST(ModelDrafter, AStepThatFailsCostsItsDraftsAlone) {
-  for (const bool spoils : {false, true})
+  for (const auto& [spoils, beside] : {std::pair(false, false), {true, false}, {false, true}, {true, true}})
     for (int64_t at = 1; at <= 4; ++at) {
-      Direct d({.rows = 4, .tokens = 64, .pages = 20});
+      Direct d({.rows = 4, .tokens = 64, .pages = 20}, {}, beside);
       (spoils ? d.model.spoil_at : d.model.fail_at) = at;
       const Tokens text = count_up(40);
       d.drafter.begin({.id = 1});
@@ -145,7 +153,27 @@ TEST(ModelDrafter, AStepThatFailsCostsItsDraftsAlone) {
           EXPECT_EQ(got, expected(text, 3, true));
       }
       EXPECT_EQ(without, 1) << spoils << " " << at;
+      EXPECT_EQ(d.model.in_flight(), 0);
     }
+}
+
+// Sizes that were asked for may leave it no step with several rows of a text.
+TEST(ModelDrafter, WithoutStepsOfSeveralRowsTextsAreReadBefore) {
+  struct Without : testing_support::ExecutorProxy {
+    using ExecutorProxy::ExecutorProxy;
+    int64_t max_verify_rows() const override { return 0; }
+  };
+  FakeExecutor model({});
+  Without without(model);
+  ModelDrafter drafter(without, {});
+  drafter.begin({.id = 1});
+  for (Tokens text = count_up(20); text.size() < 40; text = joined(text, {3, 4, 5})) {
+    const spec::Wish wish{1, text, 3};
+    spec::Proposal out;
+    drafter.propose({&wish, 1}, {&out, 1});
+    EXPECT_EQ(out.tokens, expected(text, 3, true));
+  }
+  EXPECT_EQ(model.verify_steps, 0);
 }
 
 // Requests of a scheduler whose drafts the fake model makes for itself: all of them come true.
@@ -153,6 +181,7 @@ TEST(ModelDrafter, OfTheSameModelEveryDraftComesTrue) {
   for (const int64_t draft_pages : {40, 6}) {
     FakeExecutor target({.rows = 24, .tokens = 64, .pages = 9}),
         draft({.rows = 24, .tokens = 64, .pages = draft_pages});
+    target.runs_beside = draft.runs_beside = draft_pages == 6;
     SchedulerOptions o;
     o.eos_tokens = {FakeExecutor::kEos};
     o.speculation.adaptive = false;

@@ -323,6 +323,7 @@ class RandomSchedule {
     draft_pages_ = 2 + below(8);
     draft_ = std::make_unique<FakeExecutor>(
         FakeExecutor::Limits{.rows = 2 + below(6), .tokens = 8 + below(100), .pages = draft_pages_});
+    draft_->runs_beside = subject_->executor().overlaps();  // both on one device
     if (below(4) == 0) draft_->fail_at = below(60);
     const ModelDrafterOptions how{1 + below(6), 1 + below(50), below(4) != 0};
     options.drafter = [this, how] {
@@ -482,6 +483,7 @@ TEST_P(RandomSchedulesOnEngine, AnswerAsEachRequestAlone) {
   EXPECT_GT(seen.preemptions, 0u);
   EXPECT_GT(seen.cached_tokens, 0u);
   EXPECT_GT(seen.cancelled, 0u);
+  EXPECT_GT(seen.drafted, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(, RandomSchedulesOnEngine, testing_support::kComputingPlatforms,

@@ -59,10 +59,12 @@ TEST(NgramDrafter, TakesTheLatestOfTheLongestMatches) {
           told.length > 0 && told.length >= own.length && told.next < static_cast<int64_t>(prediction.size());
       const Tokens& from = by_client ? prediction : text;
       const auto next = static_cast<size_t>(by_client ? told.next : own.next);
-      Tokens want;
+      // A text that goes on as it repeats itself: each token is that of one period before.
+      Tokens all = from, want;
+      while (!by_client && all.size() < next + 5) all.push_back(all[next + all.size() - from.size()]);
       if (by_client || own.length > 0)
-        want.assign(from.begin() + static_cast<ptrdiff_t>(next),
-                    from.begin() + static_cast<ptrdiff_t>(std::min(from.size(), next + 5)));
+        want.assign(all.begin() + static_cast<ptrdiff_t>(next),
+                    all.begin() + static_cast<ptrdiff_t>(std::min(all.size(), next + 5)));
       const Proposal got = propose(drafter, 7, text, 5);
       ASSERT_EQ(got.tokens, want) << "round " << round << ", step " << step;
       ASSERT_EQ(got.survival.size(), want.size());
@@ -72,6 +74,17 @@ TEST(NgramDrafter, TakesTheLatestOfTheLongestMatches) {
     drafter.end(7, text);
     EXPECT_TRUE(propose(drafter, 7, text).tokens.empty());
   }
+}
+
+TEST(NgramDrafter, WhatRepeatsGoesOnBehindTheEnd) {
+  NgramDrafter drafter({});
+  drafter.begin({1, {}, {}});
+  EXPECT_EQ(propose(drafter, 1, {4, 9, 9, 9, 9}, 6).tokens, Tokens(6, 9));
+  drafter.begin({2, {}, {}});
+  EXPECT_EQ(propose(drafter, 2, {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3}, 7).tokens, (Tokens{4, 1, 2, 3, 4, 1, 2}));
+  const Tokens predicted{5, 6, 7, 8};  // a prediction ends where it ends
+  drafter.begin({3, predicted, {}});
+  EXPECT_EQ(propose(drafter, 3, {5, 6, 7}, 4).tokens, Tokens{8});
 }
 
 TEST(NgramDrafter, ALongTextStaysKnown) {

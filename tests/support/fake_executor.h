@@ -120,6 +120,7 @@ class FakeExecutor final : public engine::Executor {
     int64_t begin, logit_rows, fed;
     int64_t drafts = 0, came_true = 0;
     kv::SlotId read = kv::kZeroSlot, write = kv::kScratchSlot;
+    bool certain = false;
   };
   struct Flight {
     engine::Ticket ticket = 0;
@@ -152,6 +153,7 @@ class FakeExecutor final : public engine::Executor {
              s.cached(), item.logits, -1};
       p.tokens.insert(p.tokens.end(), item.drafts.begin(), item.drafts.end());
       p.drafts = static_cast<int64_t>(item.drafts.size());
+      p.certain = item.certain;
       if (has_states()) {
         if (p.drafts > limits_.state_drafts) return invalid("{} drafts of a state", p.drafts);
         if (!s.states()) {
@@ -187,7 +189,7 @@ class FakeExecutor final : public engine::Executor {
     int64_t row = 0;
     for (const Part& p : flights_.back().parts) {
       row += p.logit_rows;
-      if (p.sequence == &s) return p.logit_rows > 0 && !p.drafts ? row - 1 : -1;
+      if (p.sequence == &s) return p.logit_rows > 0 && (p.certain || !p.drafts) ? row - 1 : -1;
     }
     return -1;
   }

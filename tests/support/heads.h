@@ -14,6 +14,8 @@ struct HeadSetup {
   std::optional<engine::GraphPolicy> policy = {};
   std::optional<GraphMode> decode = {}, prefill = {};
   int64_t pages = 40, chunk = 256, rows = 32, context = 256;
+  DeviceKind device = DeviceKind::Cpu;  // Ascend: the simulator
+  const CudaStandIn* cuda = nullptr;    // in place of a GPU
 };
 
 inline std::string head_path(const std::string& name) {
@@ -24,6 +26,9 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   DeviceOptions device;
   device.threads = 2;
   device.pin_threads = false;
+  device.kind = s.device;
+  device.ascend_runtime = "sim";
+  device.cuda_stand_in = s.cuda;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   device.shared = platform.device;
   ASSIGN_OR_RETURN(Platform other, make_platform(device));
@@ -36,12 +41,19 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   if (s.policy) o.graph.policy = *s.policy;
   if (s.decode) o.graph.decode = *s.decode;
   if (s.prefill) o.graph.prefill = *s.prefill;
+  if (s.device != DeviceKind::Cpu) {  // every size is a capture of its own
+    o.graph.decode_sizes = {s.rows};
+    o.graph.prefill_sizes = {std::min<int64_t>(s.chunk, 64)};
+  }
   if (s.head.empty()) {
     o.model_path = head_path(s.model);
     return engine::Engine::create(o, std::move(platform));
   }
   o.most_drafts = 7;  // of a model with states
   engine::EngineOptions of_head = o;
+  o.graph.verify = {4};
+  of_head.graph.decode_sizes.clear();  // their steps with several rows of a text have no more rows than these
+  of_head.graph.verify = {4, true, engine::VerifyRows::kSequences};
   of_head.model_path = head_path(s.head);
   o.model_path = head_path(s.model);
   o.kept_rows = engine::KeptRows::Last;
@@ -54,6 +66,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
     if (three) o.kept_rows = engine::KeptRows::Layers, o.kept_layers = {1, 2, 3};
   }
   ASSIGN_OR_RETURN(auto head, engine::Engine::create(of_head, std::move(other)));
+  o.lender = head.get();
   ASSIGN_OR_RETURN(auto model, engine::Engine::create(o, std::move(platform)));
   RETURN_IF_ERROR(model->set_draft(std::move(head)));
   return model;

@@ -2,6 +2,7 @@
 #include "backends/ascend/entries.h"
 #include "backends/ascend/fractal.h"
 #include "ops/args/elements.h"
+#include "ops/args/encoder.h"
 #include "ops/args/norms.h"
 #include "ops/args/products.h"
 
@@ -134,6 +135,17 @@ Status slice(const SliceArgs& a, Launch& l) {
                l.view(a.x, a.type, {rows, a.size}, {a.width, 1}, a.begin, rows * a.width));
 }
 
+// Either part into its columns, as bytes.
+Status concat(const ConcatArgs& a, Launch& l) {
+  const int64_t rows = l.size(a.rows), width = a.a_width + a.b_width;
+  const auto put = [&](const void* part, int64_t begin, int64_t count) {
+    return l.run(l.ops().copy, l.view(a.out, DType::I8, {rows, count}, {width, 1}, begin, rows * width),
+                 l.tensor(part, DType::I8, {rows, count}));
+  };
+  RETURN_IF_ERROR(put(a.a, 0, a.a_width));
+  return put(a.b, a.a_width, a.b_width);
+}
+
 Status argmax(const UnaryArgs& a, Launch& l) {
   return l.run(l.ops().argmax, rows_of(a.x, a, l), 1, false, l.tensor(a.out, DType::I32, {l.size(a.rows)}));
 }
@@ -157,6 +169,7 @@ void register_dense(KernelRegistry& kernels, const std::shared_ptr<Context>& con
   entry({.op = "silu_mul", .kernel = kernel<silu_mul>, .accepts = want_constant_rows, .exact = false});
   entry({"index_select", kernel<gather_rows>, {}, want_constant_rows});
   entry({"slice", kernel<slice>, {}, want_constant_rows});
+  entry({"concat", kernel<concat>, {}, want_constant_rows});
   entry({"argmax", kernel<argmax>, {}, want_constant_rows});
 }
 
