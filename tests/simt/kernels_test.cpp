@@ -31,6 +31,25 @@ TEST(CudaKernels, ElementsHaveTheCpusBits) {
     }
 }
 
+// Every whole line once, in any order of lanes.
+TEST(CudaKernels, APrefetchAsksForEachLineOnce) {
+  constexpr int64_t kFirst = 512, kBytes = 5 * 4096 + 3 * 128;
+  alignas(128) static char param[kFirst + kBytes];
+  std::vector<const char*> asked, lines;
+  for (int64_t at = kFirst; at < kFirst + kBytes; at += 128) lines.push_back(param + at);
+  LaunchArgs args;
+  args.as<PrefetchArgs>() = {{param}, kFirst, kBytes};
+  for (const Order order : {Order::Ascending, Order::Shuffled}) {
+    asked.clear();
+    Launch launch(order);
+    prefetched_lines = &asked;
+    kernels().prefetch(args, LiveSizes{}, launch);
+    prefetched_lines = nullptr;
+    std::sort(asked.begin(), asked.end());
+    EXPECT_EQ(asked, lines);
+  }
+}
+
 TEST(CudaKernels, SpecialNumbers) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (DType t : kDTypes) {

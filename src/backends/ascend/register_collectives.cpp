@@ -13,7 +13,7 @@ Status all_gather(const AllGatherArgs& a, Launch& l) {
   const int64_t mine = a.width / element, all = a.of / element, first = a.first / element;
   if (a.even) {
     void* parts = rows == 1 ? a.out.data : l.scratch(static_cast<size_t>(rows * a.of));
-    RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_gather(a.x, parts, rows * a.width, s); }));
+    RETURN_IF_ERROR(l.enqueue([&](aclrtStream s) { return ranks.all_gather(a.x, parts, rows * a.width, s); }));
     if (rows == 1) return Status::ok();
     return l.run(l.ops().copy, l.tensor(a.out, a.type, {rows, ranks.size(), mine}),
                  l.view(parts, a.type, {rows, ranks.size(), mine}, {mine, rows * mine, 1}, 0, rows * all));
@@ -21,7 +21,7 @@ Status all_gather(const AllGatherArgs& a, Launch& l) {
   RETURN_IF_ERROR(l.run(l.ops().zero, l.tensor(a.out, a.type, {rows, all})));
   RETURN_IF_ERROR(l.run(l.ops().copy, l.view(a.out, a.type, {rows, mine}, {all, 1}, first, rows * all),
                         l.tensor(a.x, a.type, {rows, mine})));
-  return l.collective([&](aclrtStream s) { return ranks.merge(a.out.data, rows * all, a.type, s); });
+  return l.enqueue([&](aclrtStream s) { return ranks.merge(a.out.data, rows * all, a.type, s); });
 }
 
 }  // namespace
