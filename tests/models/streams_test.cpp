@@ -158,17 +158,15 @@ TEST(PrefetchOfModel, GivesTheSameBits) {
   auto one = open(plain, 1, GraphMode::Whole);
   ASSERT_TRUE(one.is_ok()) << one.status().message();
   const std::vector<float> expected = traffic(**one);
-  for (const GraphMode mode : {GraphMode::Whole, GraphMode::Piecewise, GraphMode::Eager})
-    for (const int streams : {1, 2}) {
-      if (streams == 2 && mode != GraphMode::Whole) continue;
-      auto e = open(ahead, streams, mode, {}, slow);
-      ASSERT_TRUE(e.is_ok()) << e.status().message();
-      const CompiledModel &decode = (*e)->runner("decode")->model(), &prefill = (*e)->runner("prefill")->model();
-      EXPECT_GT(hints_in(decode), 0);
-      EXPECT_EQ(hints_in(prefill), 0);
-      EXPECT_EQ(decode.graph_stats().waits > 0, mode != GraphMode::Eager);
-      EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e))) << graph_mode_name(mode);
-    }
+  for (const GraphMode mode : {GraphMode::Whole, GraphMode::Piecewise}) {
+    auto e = open(ahead, mode == GraphMode::Whole ? 2 : 1, mode, {}, slow);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const CompiledModel &decode = (*e)->runner("decode")->model(), &prefill = (*e)->runner("prefill")->model();
+    EXPECT_GT(hints_in(decode), 0);
+    EXPECT_EQ(hints_in(prefill), 0);
+    EXPECT_GT(decode.graph_stats().waits, 0u);
+    EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e))) << graph_mode_name(mode);
+  }
 }
 
 TEST(PrefetchOfModel, ACpuSaysWhyItDoesNot) {

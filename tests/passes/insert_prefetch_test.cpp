@@ -117,7 +117,7 @@ TEST_F(InsertPrefetch, WhatRunsBesideAProductLeavesNoTime) {
   ahead.launch_us = 300;
   const auto alone = beside_routing();
   streams = 2;
-  EXPECT_EQ(alone, 0);
+  EXPECT_GT(alone, 0);
   EXPECT_EQ(beside_routing(), 0);
 }
 
