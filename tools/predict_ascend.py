@@ -614,7 +614,6 @@ def weights_ms(model, folder, quantisation):
 
 PREFETCHED = [  # name, folder, quantisation, whether every step reads all weights
     ("Qwen3-0.6B bf16", "qwen3-0.6b", "none", True),
-    ("Qwen3-8B bf16", "qwen3-8b", "none", True),
     ("Llama-3.1-8B bf16", "llama-3.1-8b", "none", True),
     ("Qwen3-32B W8A8", "qwen3-32b", "w8a8_int8", True),
     ("Qwen3-32B bf16, one of eight ranks", "qwen3-32b-tp8", "none", True),

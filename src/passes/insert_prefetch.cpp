@@ -64,6 +64,14 @@ class PrefetchInserter {
     return nullptr;
   }
 
+  // Attention starts matrix and vector cores, and is counted twice.
+  double idle_us(const Node& n) const {
+    if (n.op->has(op_trait::kCollective)) return std::max(info_.collective_us, info_.launch_us);
+    for (const OperandSchema& o : n.op->operands)
+      if (o.role == OperandRole::Cache && !o.mutated) return 2 * info_.launch_us;
+    return info_.launch_us;
+  }
+
   // Launches of the main stream beside which another stream multiplies by large weights: memory does not idle there.
   std::unordered_set<const Node*> busy_launches(const std::vector<Node*>& launches) const {
     std::unordered_set<const Node*> busy;
@@ -95,8 +103,7 @@ class PrefetchInserter {
         w = {};
         w.begin = n;
       } else if (!busy.contains(n)) {
-        w.idle_us +=
-            n->op->has(op_trait::kCollective) ? std::max(info_.collective_us, info_.launch_us) : info_.launch_us;
+        w.idle_us += idle_us(*n);
         w.ops.push_back(n->op->name);
       }
     }

@@ -103,8 +103,8 @@ TEST(Sharing, TooMuchAheadCosts) {
   // What passes through the cache in between takes its place.
   EXPECT_NEAR(main_end({work(50, kVector), reads(3000, 400), reads(1000)}, {prefetches(1000, 48)}, 1000),
               50 + 405 + 5 + 52 + 16, 1e-6);
-  EXPECT_NEAR(main_end({work(50, kVector), reads(3000, 400), reads(1000)}, {prefetches(1000, 48)}, 300),
-              50 + 405 + 105, 1e-6);
+  EXPECT_NEAR(main_end({work(50, kVector), reads(3000, 400), reads(1000)}, {prefetches(1000, 48)}, 300), 50 + 405 + 105,
+              1e-6);
 }
 
 }  // namespace

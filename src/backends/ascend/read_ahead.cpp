@@ -20,12 +20,10 @@ constexpr Chip kChips[] = {
     {"Ascend910_937", 1.6, 20, 1800}, {"Ascend910_93", 1.6, 24, 1800},
 };
 constexpr double kCachedBytesPerCycle = 110;
-// None of it measured here. As in the modelled clock (sim/ascend/runtime/rates.cpp): what long streams of weights
-// sustain; a collective; the way of an event to another stream, the gap there and the start of a copy; an event as a
-// task of the graph. A launch of the plan is several kernels where the vendor has no single one: it is taken for the
-// shortest that a public profile of a card has for such launches, a rotation of 5.5 us (Horacehxw/msModeling,
-// qwen332b_compute_ops.csv), and the gap before it.
-constexpr double kSustained = 0.75, kLaunch = 6.5, kCollective = 11, kDelay = 6, kMark = 1;
+// None of it measured here; as in the modelled clock (sim/ascend/runtime/rates.cpp): what long streams of weights
+// sustain; the start of a vector kernel and the gap before it, of which a launch of the plan has one at least; a
+// collective; the way of an event to another stream, the gap there and the start of a copy; an event as a task.
+constexpr double kSustained = 0.75, kLaunch = 3, kCollective = 11, kDelay = 6, kMark = 1;
 
 }  // namespace
 
