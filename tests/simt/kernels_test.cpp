@@ -2,6 +2,9 @@
 // and against themselves: lanes in any order, tokens in any company.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "ops/args/elements.h"
 #include "simt/both_devices.h"
 
 namespace reprise::simt::kernels_test {
