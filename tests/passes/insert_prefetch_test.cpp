@@ -11,6 +11,7 @@ struct InsertPrefetch : testing::Test {
   // 100 bytes a microsecond: the tiny models' weights are large. A launch leaves memory idle for 100 us, and a prefetch
   // begins after 150.
   ReadAhead ahead{"", 100, 300, 100, 1000, 150, 10, 1 << 20};
+  Platform platform = test::null_platform();  // outlives the graphs
   int streams = 1;
   int64_t most = 1 << 20;
 
@@ -20,7 +21,6 @@ struct InsertPrefetch : testing::Test {
     MemoryPlan plan;
   };
   Planned plan(const test::TinyModel& model) {
-    Platform platform = test::null_platform();
     null::NullDeviceOptions device;
     device.read_ahead = ahead;
     platform.device = null::make_null_device(device);
@@ -67,8 +67,6 @@ TEST_F(InsertPrefetch, WeightsComeWhileMemoryIdles) {
   ASSERT_FALSE(p.report.refused.empty());
   EXPECT_EQ(p.report.refused[0].reason, "memory idles for 100.0 us before it, and a prefetch begins after 150.0 us");
   // Values have the places that they have without.
-  most = 0;
-  Platform platform = test::null_platform();
   Graph plain = test::trace_tiny({"Qwen3ForCausalLM", 2}, *platform.ops);
   ASSERT_TRUE(run_pipeline(plain, {}, platform).is_ok());
   EXPECT_EQ(p.plan.arena_bytes, plan_memory(plain, {}).arena_bytes);
