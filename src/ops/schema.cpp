@@ -70,14 +70,14 @@ class DeclParser {
     s.results = 0;
     int continued = 0;
     const bool list = accept("("), none = list && accept(")");
-    if (!none) do {
-        RETURN_IF_ERROR(expect("Tensor"));
-        if (accept("(")) {
-          RETURN_IF_ERROR(expect(std::string{letter(continued), ')'}));
-          if (continued++ != s.results) return fail("results that continue operands first");
-        }
-        ++s.results;
-      } while (list && accept(","));
+    for (bool more = !none; more; more = list && accept(",")) {
+      RETURN_IF_ERROR(expect("Tensor"));
+      if (accept("(")) {
+        RETURN_IF_ERROR(expect(std::string{letter(continued), ')'}));
+        if (continued++ != s.results) return fail("results that continue operands first");
+      }
+      ++s.results;
+    }
     if (list && !none) RETURN_IF_ERROR(expect(")"));
     if (accept(":")) RETURN_IF_ERROR(parse_traits(s));
     if (continued != written_) return fail("one result for each operand that is written");
