@@ -31,6 +31,7 @@ measurements contradict are replaced by those measurements. No constant is fitte
   experts     experts in bf16 and int8
   fia         prompts by FusedInferAttentionScore and by the pair before it
   streams     layers of decode steps on one stream and on two
+  prefetch    layers of decode steps without and with weights that are read ahead
   launches    launches of a layer in a whole decode graph
   queues      queues that graphs hold, by layers, on older and newer drivers
   constants   every constant of the model with its source, those first that are assumed
@@ -627,6 +628,39 @@ def part_streams(model):
     return lines
 
 
+def weights_ms(model, folder, quantisation):
+    """What reading the weights of all layers of a dense model takes by itself, at the rate of long streams."""
+    config = json.loads((pathlib.Path(model.path(folder)) / "config.json").read_text())
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    size = config.get("head_dim") or hidden // heads
+    numbers = hidden * (size * (2 * heads + 2 * config["num_key_value_heads"]) + 3 * config["intermediate_size"])
+    return numbers * (1 if quantisation == "w8a8_int8" else 2) * model.layers(folder) / (1.6 * 2**40 * 0.75) * 1e3
+
+
+PREFETCHED = [  # name, folder, quantisation, whether every step reads all weights
+    ("Qwen3-0.6B bf16", "qwen3-0.6b", "none", True),
+    ("Llama-3.1-8B bf16", "llama-3.1-8b", "none", True),
+    ("Qwen3-32B W8A8", "qwen3-32b", "w8a8_int8", True),
+    ("Qwen3-32B bf16, one of eight ranks", "qwen3-32b-tp8", "none", True),
+    ("Qwen1.5-MoE-A2.7B bf16", "qwen1.5-moe-a2.7b", "none", False),
+]
+
+
+def part_prefetch(model):
+    lines = ["| model | batch | all layers, ms: as they are | weights ahead | gain | time without reading weights |",
+             "|---|---|---|---|---|---|"]
+    batches, length = (1, 8, 32), 512
+    for name, folder, quantisation, dense in PREFETCHED:
+        flags = [*MODES[2][1], *sizes_for(batches, length)]
+        plain, ahead = (model.all_layers(folder, quantisation, batches, length, *more, *flags)
+                        for more in ([], ["--graph-prefetch-weights"]))
+        for b in batches:
+            idle = f"{100 * (1 - weights_ms(model, folder, quantisation) / plain[b][0]):.1f} %" if dense else ""
+            lines.append(f"| {name} | {b} | {plain[b][0]:.3f} | {ahead[b][0]:.3f} | "
+                         f"{100 * (plain[b][0] / ahead[b][0] - 1):.1f} % | {idle} |")
+    return lines
+
+
 def part_summary(model):
     lines = ["| | published | the model | deviation |", "|---|---|---|---|"]
     (_, speed), (_, speed_after) = ORIGINAL_PREFILL
@@ -728,7 +762,8 @@ PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updat
          "first": part_first, "speculation": part_speculation, "ranks": part_ranks, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
          "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
-         "fia": part_fia, "launches": part_launches, "streams": part_streams, "queues": part_queues, "constants": part_constants}
+         "fia": part_fia, "launches": part_launches, "streams": part_streams,
+         "prefetch": part_prefetch, "queues": part_queues, "constants": part_constants}
 
 
 def put(page, name, lines):

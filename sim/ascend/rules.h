@@ -44,6 +44,8 @@ enum class Rule : uint8_t {
   CacheStrides,
   RopeStrides,
   PageableInCapture,
+  CmoPrefetchOnly,
+  CmoOwnMemory,
   GroupKernelsOnly,
   GroupAiCpu,
   UpdateSameClass,

@@ -53,6 +53,7 @@ const CudaStandIn& stand_in() {
         o.name = "SIMT executor";
         o.host_visible = false;
         o.deferred = true;
+        o.read_ahead = {"", 3e6, 6e6, 2, 10, 2, 0.5, size_t{50} << 20};
         o.call = [](OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live) -> Status {
           Launch launch;
           try {

@@ -141,6 +141,15 @@ void Lane::sync() { block_of_->sync(thread_); }
 void Lane::warp_sync() { block_of_->warp_sync(thread_); }
 char* Lane::slot(int lane) const { return block_of_->slot(thread_ / 32, parity_, lane); }
 
+void Lane::prefetch(const char* from, int bytes) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 || bytes <= 0 || bytes % 128)
+    throw std::logic_error("a prefetch that does not begin at a multiple of 16, or is no multiple of 128 bytes");
+  for (int i = 0; i < bytes; i += 128) {
+    (void)*const_cast<const volatile char*>(from + i + 127);
+    if (prefetched_lines) prefetched_lines->push_back(from + i);
+  }
+}
+
 void Lane::copy_async(void* to, const void* from, int bytes) {
   if (reinterpret_cast<uintptr_t>(to) % 16 || (bytes > 0 && reinterpret_cast<uintptr_t>(from) % 16))
     throw std::logic_error("an asynchronous copy of addresses that are not multiples of 16");

@@ -49,6 +49,7 @@ class Lane {
     return v;
   }
 
+  void prefetch(const char* from, int bytes);
   void copy_async(void* to, const void* from, int bytes);
   void commit_copies() { groups_.push_back(copies_.size()); }
   template <int kLeft>
@@ -97,6 +98,10 @@ class Lane {
   std::vector<Copy> copies_;
   std::vector<size_t> groups_;  // copies_ before the end of each
 };
+
+// Where the calling thread's prefetches are noted, a line of 128 bytes each; null: nowhere. Each reads its line, so
+// that a sanitizer sees one that is not there.
+inline thread_local std::vector<const char*>* prefetched_lines = nullptr;
 
 enum class Order { Ascending, Descending, Shuffled };
 

@@ -44,6 +44,8 @@ std::vector<settings::Binding> GraphSettings::bindings() {
           {"graph_decode_sizes", &decode_sizes},
           {"graph_prefill_sizes", &prefill_sizes},
           {"graph_streams", &streams},
+          {"graph_prefetch_weights", &prefetch_weights},
+          {"graph_prefetch_mb", &prefetch_mb},
           {"disable_cuda_graph_padding", &no_padding},
           {"split_ops", &split_ops},
           {"passes", &passes},
@@ -124,6 +126,7 @@ Result<engine::GraphOptions> GraphSettings::options(const StepLimits& limits) co
   PassOptions& p = o.pipeline.passes;
   o.pipeline.observe_linears = observe_linears;
   o.pipeline.streams = static_cast<int>(streams);
+  o.pipeline.prefetch_bytes = prefetch_weights ? prefetch_mb << 20 : 0;
   if (w.passes) p.enable = split_names(*w.passes);
   if (disable_pass) p.disable = split_names(*disable_pass);
   if (print_after) p.print_after = split_names(*print_after);

@@ -18,9 +18,9 @@ struct GraphSettings {
   std::optional<std::string> decode_sizes, prefill_sizes;  // "auto" or a list
   std::optional<std::string> split_ops;
   std::optional<std::string> passes, disable_pass, print_after, pass_file, dump_dir;
-  int64_t bisect_limit, verify_replay, streams;
+  int64_t bisect_limit, verify_replay, streams, prefetch_mb;
   std::vector<std::string> faults;
-  bool no_padding;
+  bool no_padding, prefetch_weights;
   bool learn =
       true;  // no setting: a check wants the same choices every time, independent of how long steps took earlier
   bool keep_graphs = false;               // no setting: for commands that show the graph after every pass

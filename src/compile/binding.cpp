@@ -26,6 +26,7 @@ Result<std::string> common_layout(const Node& param, const KernelSelection& s) {
   std::string users;
   bool first = true;
   for (const Use& u : param.result()->uses) {
+    if (u.user->is_hint()) continue;  // bytes, however they lie
     const KernelEntry& e = *s.kernel.at(u.user);
     std::vector<std::string> accepted =
         u.declared().has_own_layout() ? accepted_layouts(e) : std::vector<std::string>{"row_major"};

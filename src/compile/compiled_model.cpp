@@ -27,7 +27,7 @@ std::string place_of(const Node& n, const KernelEntry& entry, const Graph& graph
   std::string sizes;
   for (size_t i = 0; i < graph.symbols().size(); ++i)
     sizes += fmt::format("{}{} = {}", i ? ", " : " at ", graph.symbols()[i].name, live.value[i + 1]);
-  return fmt::format("{} %{} ({}){}", n.op->name, n.result()->id, entry.name, sizes);
+  return fmt::format("{} {} ({}){}", n.op->name, node_label(n), entry.name, sizes);
 }
 
 bool conflict(const Access& a, const Access& b) { return (a.write || b.write) && a.begin < b.end && b.begin < a.end; }
@@ -303,7 +303,10 @@ Result<std::unique_ptr<CompiledModel>> CompiledModel::compile(Graph graph, const
 
 size_t CompiledModel::launches(HeadMask heads) const {
   size_t n = 0;
-  for (auto& p : pieces_) n += (p.heads & heads) != 0 ? p.thunks.size() : 0;
+  for (auto& p : pieces_)
+    if ((p.heads & heads) != 0)
+      n += static_cast<size_t>(
+          std::count_if(p.thunks.begin(), p.thunks.end(), [&](const Thunk& t) { return !nodes_[t.node]->is_hint(); }));
   return n;
 }
 
@@ -358,6 +361,16 @@ Status CompiledModel::launch(const Thunk& t, Stream& stream) const {
   return located(stream.launch(moved), t, live_);
 }
 
+// On one stream a hint is worth nothing.
+Status CompiledModel::launch(const Piece& p, Stream& stream) {
+  for (const Thunk& t : p.thunks) {
+    if (nodes_[t.node]->is_hint()) continue;
+    RETURN_IF_ERROR(launch(t, stream));
+    ++counters_.launches;
+  }
+  return Status::ok();
+}
+
 Status CompiledModel::located(Status launched, const Thunk& t, const LiveSizes& live) const {
   if (launched.is_ok()) return launched;
   return launched.at(place_of(*nodes_[t.node], *kernels_[t.node], graph_, live));
@@ -367,8 +380,7 @@ Status CompiledModel::launch(const LiveSizes& live, Stream& stream, HeadMask hea
   RETURN_IF_ERROR(begin(live, stream, heads));
   for (Piece& p : pieces_) {
     if ((p.heads & heads) == 0) continue;
-    for (const Thunk& t : p.thunks) RETURN_IF_ERROR(launch(t, stream));
-    counters_.launches += p.thunks.size();
+    RETURN_IF_ERROR(launch(p, stream));
   }
   return Status::ok();
 }
@@ -382,11 +394,12 @@ Status CompiledModel::run(const LiveSizes& live, Stream& stream, HeadMask heads,
   for (Piece& p : pieces_) {
     if ((p.heads & heads) == 0) continue;
     for (const Thunk& t : p.thunks) {
+      if (nodes_[t.node]->is_hint()) continue;
       RETURN_IF_ERROR(launch(t, stream));
       RETURN_IF_ERROR(stream.synchronize());
       after(t, *nodes_[t.node]);
+      ++counters_.launches;
     }
-    counters_.launches += p.thunks.size();
   }
   return Status::ok();
 }
@@ -420,8 +433,7 @@ Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream
       ++counters_.replays;
       continue;
     }
-    for (const Thunk& t : p.thunks) RETURN_IF_ERROR(launch(t, stream));
-    counters_.launches += p.thunks.size();
+    RETURN_IF_ERROR(launch(p, stream));
   }
   return Status::ok();
 }

@@ -7,7 +7,7 @@
 // once per size; on a device whose graphs read live sizes one capture serves all of them. Launched or replayed, the
 // thunks are the same, so they give the same bits. The streams of a plan are recorded; what is launched runs on one, in
 // the order of the graph, so that it can be the answer key, and because a launch costs the host more than a second
-// stream would save. A program may have several heads (logits, the next tokens): what
+// stream would save; hints are not launched at all. A program may have several heads (logits, the next tokens): what
 // only they need is captured apart from the body and runs when asked for, so that the body is captured once; where
 // sizes are frozen at capture, heads are launched, at the live rows instead of padded ones. Inputs are fixed buffers
 // that the caller fills before a run; outputs are views into the arena, good until the next run on it. Nothing is
@@ -85,7 +85,7 @@ class CompiledModel {
   const MemoryPlan& plan() const { return plan_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
   const RunCounters& counters() const { return counters_; }
-  size_t launches(HeadMask heads = kAllHeads) const;  // thunks per step
+  size_t launches(HeadMask heads = kAllHeads) const;  // thunks per step, without hints
   // The heads that want a launch; kAllHeads in the body.
   HeadMask heads_of(uint32_t number) const { return heads_of_[number]; }
   const std::vector<std::string>& heads() const { return heads_; }
@@ -162,6 +162,7 @@ class CompiledModel {
                 Recorder& recorder) const;
   Status begin(const LiveSizes& live, Stream& stream, HeadMask heads);
   Status launch(const Thunk& thunk, Stream& stream) const;
+  Status launch(const Piece& piece, Stream& stream);
   // An error of a launch names op, node, kernel and sizes.
   Status located(Status launched, const Thunk& t, const LiveSizes& live) const;
   std::span<const Patch> patches_to_send(Patches& patches) const;

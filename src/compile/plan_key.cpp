@@ -71,12 +71,17 @@ void KeyBuilder::add(std::string_view name, int64_t value) { add(name, std::stri
 // Each structure is taken apart once, so that a new field does not compile before it is thought of here.
 void KeyBuilder::add(const Platform& platform) {
   const DeviceInfo& d = platform.device->info();
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18] = d;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19] =
+      d;
   // Not memory_bytes and free_bytes: they decide sizes, and those are in the key themselves. Nor whether kernels
   // compute, the slots of padding rows, what patches cost, what captures need and notes.
   add("device", fmt::format("{}/{}/{}/{}", device_kind_name(d.kind), d.name, d.isa, d.threads));
   add("abilities", fmt::format("{}/{}/{}/{}/{}/{}", d.host_visible, d.live_sizes, d.asynchronous, d.captures, d.patches,
                                dtype_name(d.index_dtype)));
+  const ReadAhead& r = d.read_ahead;
+  [[maybe_unused]] const auto& [r1, r2, r3, r4, r5, r6, r7, r8] = r;
+  add("read ahead", fmt::format("{}/{}/{}/{}/{}/{}/{}/{}", r.refusal, r.bytes_per_us, r.cached_bytes_per_us,
+                                r.launch_us, r.collective_us, r.delay_us, r.mark_us, r.cache_bytes));
   for (const OpSchema* op : platform.ops->all()) add("op", op->decl);
   for (auto& e : platform.extensions) add(e->path(), e->text());
   for (const auto& e : platform.kernels->entries())
@@ -86,7 +91,7 @@ void KeyBuilder::add(const Platform& platform) {
 }
 
 void KeyBuilder::add(const PipelineOptions& options) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11] = options;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
   // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
@@ -106,6 +111,7 @@ void KeyBuilder::add(const PipelineOptions& options) {
     add("input of a part", name);
   add("lora", fmt::format("{}/{}/{}", options.lora.count, options.lora.rank, options.lora.ids));
   add("streams", options.streams);
+  add("prefetch", options.prefetch_bytes);
   if (options.pass_file) add("pass file", options.pass_file->text);
 }
 

@@ -9,9 +9,10 @@ namespace {
 
 class Recording {
  public:
-  Recording(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes) : thunks_(thunks), nodes_(nodes) {
-    for (uint32_t i = 0; i < thunks.size(); ++i) place_[node(i)] = i;
-    for (uint32_t i = 0; i < thunks.size(); ++i) {
+  Recording(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes, const std::vector<uint32_t>& kept)
+      : thunks_(thunks), nodes_(nodes), kept_(kept) {
+    for (const uint32_t i : kept) place_[node(i)] = i;
+    for (const uint32_t i : kept) {
       const uint8_t stream = node(i)->stream;
       const bool first = begun_.insert(stream).second;
       bool waits = false;
@@ -29,7 +30,7 @@ class Recording {
   std::vector<RecordingStep> steps() {
     if (!from_beginning_.empty()) add(Kind::Record, kMainStream, kBeginning);
     for (const uint8_t stream : from_beginning_) add(Kind::Wait, stream, kBeginning);
-    for (uint32_t i = 0; i < thunks_.size(); ++i) {
+    for (const uint32_t i : kept_) {
       const uint8_t stream = node(i)->stream;
       for (const Node* w : node(i)->waits)
         if (auto it = place_.find(w); it != place_.end()) add(Kind::Wait, stream, mark(it->second));
@@ -54,6 +55,7 @@ class Recording {
 
   std::span<const Thunk> thunks_;
   const std::vector<const Node*>& nodes_;
+  const std::vector<uint32_t>& kept_;  // launches of the piece
   std::unordered_map<const Node*, uint32_t> place_;
   std::unordered_set<const Node*> waited_for_, joined_;  // joined: waited for by the main stream
   std::unordered_set<uint8_t> begun_, from_beginning_;
@@ -61,17 +63,32 @@ class Recording {
   std::vector<RecordingStep> out_;
 };
 
+// All but hints that nothing in the piece is behind; on one stream all but hints.
+std::vector<uint32_t> kept_of(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes, bool one_stream) {
+  std::vector<uint32_t> kept;
+  std::unordered_set<const Value*> read_later;
+  for (auto i = static_cast<uint32_t>(thunks.size()); i-- > 0;) {
+    const Node& n = *nodes[thunks[i].node];
+    if (n.is_hint() && (one_stream || !read_later.contains(n.in[0]))) continue;
+    if (!n.is_hint()) read_later.insert(n.in.begin(), n.in.end());
+    kept.push_back(i);
+  }
+  std::reverse(kept.begin(), kept.end());
+  return kept;
+}
+
 }  // namespace
 
 std::vector<RecordingStep> recording_of(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes,
                                         bool one_stream) {
+  const std::vector<uint32_t> kept = kept_of(thunks, nodes, one_stream);
   // What runs beside nothing needs no stream of its own.
-  const auto on_main = [&](const Thunk& t) { return nodes[t.node]->stream == kMainStream; };
-  const bool all = std::all_of(thunks.begin(), thunks.end(), on_main);
-  if (!one_stream && !all && std::any_of(thunks.begin(), thunks.end(), on_main))
-    return Recording(thunks, nodes).steps();
+  const auto on_main = [&](uint32_t i) { return nodes[thunks[i].node]->stream == kMainStream; };
+  const bool all = std::all_of(kept.begin(), kept.end(), on_main);
+  if (!one_stream && !all && std::any_of(kept.begin(), kept.end(), on_main))
+    return Recording(thunks, nodes, kept).steps();
   std::vector<RecordingStep> steps;
-  for (uint32_t i = 0; i < thunks.size(); ++i) steps.push_back({RecordingStep::Kind::Launch, kMainStream, i});
+  for (const uint32_t i : kept) steps.push_back({RecordingStep::Kind::Launch, kMainStream, i});
   return steps;
 }
 

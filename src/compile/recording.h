@@ -2,7 +2,8 @@
 //
 // A piece begins and ends on the main stream, so a wait for a launch of another piece is none: that is done. A side
 // stream whose first launch waits for nothing in the piece starts at its beginning, and one that nobody has waited for
-// is joined at its end. Plain values.
+// is joined at its end. A hint is left out where no later launch of the piece reads what it is ahead of: that a piece
+// waits for it at its end would cost more than it brings. Plain values.
 #pragma once
 
 #include <cstdint>

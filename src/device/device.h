@@ -25,6 +25,19 @@ enum class DeviceKind : uint8_t { Cpu, Cuda, Ascend, Null };
 std::string_view device_kind_name(DeviceKind kind);
 Result<DeviceKind> parse_device_kind(std::string_view name);  // "npu" is "ascend"
 
+// What decides which weights are read ahead while device memory idles (passes/insert_prefetch.cpp). Times are
+// microseconds at one row, of a model or a data sheet.
+struct ReadAhead {
+  std::string refusal = "nothing is known of its cache";  // why not at all; empty: it can
+  double bytes_per_us = 0;                                // from memory into the cache
+  double cached_bytes_per_us = 0;                         // that a product reads of what is there
+  double launch_us = 0;      // in which a launch that multiplies by no weights leaves memory idle, at least
+  double collective_us = 0;  // likewise a collective
+  double delay_us = 0;       // from the end of a launch to the first byte on another stream
+  double mark_us = 0;        // that the main stream loses where another one starts behind it
+  size_t cache_bytes = 0;
+};
+
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::Null;
   std::string name;         // for people: "Intel Xeon (2 threads, avx512)"
@@ -51,6 +64,7 @@ struct DeviceInfo {
   // A token's row has the same bits alone and in a step with others of its sequence. False: one row and several are
   // attended by kernels whose sums may differ.
   bool row_invariant = true;
+  ReadAhead read_ahead;
   std::vector<std::string> notes;  // for people: versions, what is missing, what is a model of the real thing
 };
 

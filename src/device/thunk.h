@@ -83,7 +83,7 @@ using OpaqueKernel = void (*)();
 static_assert(std::is_standard_layout_v<LaunchArgs> && std::is_trivially_copyable_v<LaunchArgs>);
 
 // Streams of a recorded graph (device/graph.h); 0 is the main one.
-constexpr int kMaxGraphStreams = 2;
+constexpr int kMaxGraphStreams = 3;
 
 struct Thunk {
   // Parts run in order; all threads of a device finish one before the next begins. Unused parts are null.

@@ -54,7 +54,9 @@ bool drop_streams(std::string_view phase, StepRunnerParts& parts, const Status& 
     for (const int64_t size : parts.sizes) (*m)->drop_capture(size);
   }
   if (dropped)
-    log::warning("{}: captured on one stream: {} (`graph_streams` 1 avoids the attempt)", phase, why.message());
+    log::warning(
+        "{}: captured on one stream: {} (`graph_streams` 1 without `graph_prefetch_weights` avoids the attempt)", phase,
+        why.message());
   return dropped;
 }
 
@@ -132,7 +134,7 @@ Status ProgramBuilder::add(size_t phase, Kind kind, PipelineReport* report) {
   pipeline.greedy = config_.generates();
   pipeline.expand_latents &= phase == kAnyPhase;  // a single token never is
   // A prompt's launches fill the device by themselves.
-  if (kPhases[phase].each == 0) pipeline.streams = 1;
+  if (kPhases[phase].each == 0) pipeline.streams = 1, pipeline.prefetch_bytes = 0;
   // What the passes show is shown once per phase.
   if (!report) {
     pipeline.passes.print_after.clear();
@@ -163,6 +165,9 @@ Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
   verify_ = config_.generates() && !platform_.device->info().live_sizes && !verify_list_.empty() &&
             !models::step_of(spec_, config_, trace_).has_states();
   RETURN_IF_ERROR(check_split_ops());
+  const std::string& no_prefetch = platform_.device->info().read_ahead.refusal;
+  if (options_.pipeline.prefetch_bytes > 0 && !no_prefetch.empty())
+    log::warning("`graph_prefetch_weights` has no effect: {}", no_prefetch);
   RETURN_IF_ERROR(prepare_all());
   if (plans_.enabled()) log::info("{}", plans_.summary());
   return Status::ok();

@@ -47,6 +47,7 @@ Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config,
   ASSIGN_OR_RETURN(t->graph_, models::trace_tower(config, dtype, max_rows, *platform.ops));
   PipelineOptions pipeline = options.pipeline;
   pipeline.streams = 1;
+  pipeline.prefetch_bytes = 0;
   pipeline.greedy = pipeline.expand_latents = pipeline.observe_experts = false;
   pipeline.lora = {};
   pipeline.passes.print_after.clear();

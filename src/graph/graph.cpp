@@ -9,7 +9,17 @@
 
 namespace reprise {
 
-std::string_view stream_name(uint8_t stream) { return stream == kMainStream ? "main" : "side"; }
+std::string_view stream_name(uint8_t stream) {
+  switch (stream) {
+    case kMainStream: return "main";
+    case kSideStream: return "side";
+    default: return "prefetch";
+  }
+}
+
+std::string node_label(const Node& n) {
+  return n.out.empty() ? fmt::format("ahead of %{}", n.in[0]->id) : fmt::format("%{}", n.result()->id);
+}
 
 std::vector<TensorType> Node::in_types() const {
   std::vector<TensorType> types;
@@ -174,7 +184,7 @@ int Graph::remove_dead() {
     Node* prev = n->prev;
     const bool used =
         std::any_of(n->out.begin(), n->out.end(), [](auto& v) { return !v->uses.empty() || !v->outputs.empty(); });
-    if (!used && n->op->pure() && !n->is_input()) {
+    if (!used && n->op->pure() && !n->is_input() && !n->is_hint()) {
       erase(n);
       ++removed;
     }
@@ -195,11 +205,13 @@ void Graph::move_before(Node* node, Node* before) {
 namespace {
 
 Status bad(const Node& n, const Status& why) {
-  return error(Code::Internal, "graph: node %{} = {}: {}", n.out.empty() ? 0 : n.out[0]->id, n.op->name, why.message());
+  return error(Code::Internal, "graph: node {} = {}: {}", node_label(n), n.op->name, why.message());
 }
 
 Status verify_stream(const Node& n, const std::unordered_set<const Value*>& defined,
                      const std::unordered_set<const Node*>& before) {
+  if (n.is_hint() != (n.stream == kPrefetchStream))
+    return invalid("hints, and nothing else, are on the prefetch stream; this is on the {} one", stream_name(n.stream));
   if (n.stream == kMainStream && n.waits.empty()) return Status::ok();
   if (n.stream >= kMaxGraphStreams) return invalid("there is no stream {}", n.stream);
   if (!n.is_launched()) return invalid("is no launch, so it is on no stream and waits for nothing");
@@ -208,6 +220,7 @@ Status verify_stream(const Node& n, const std::unordered_set<const Value*>& defi
   for (const Node* w : n.waits) {
     // A node that is gone is not looked at.
     if (!before.contains(w)) return invalid("waits for a node that does not stand before it");
+    if (w->is_hint()) return invalid("waits for a hint, which nothing needs");
     if (!defined.contains(w->result()) || !w->is_launched())
       return invalid("waits for %{}, no launch", w->result()->id);
     if (w->stream == n.stream) return invalid("waits for %{} of its own stream", w->result()->id);

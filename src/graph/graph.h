@@ -24,8 +24,8 @@ namespace reprise {
 struct Node;
 
 // Streams of a recorded graph. All of a plan's nodes are on the main one unless it was made for several.
-constexpr uint8_t kMainStream = 0, kSideStream = 1;
-std::string_view stream_name(uint8_t stream);  // "main", "side"
+constexpr uint8_t kMainStream = 0, kSideStream = 1, kPrefetchStream = 2;
+std::string_view stream_name(uint8_t stream);  // "main", "side", "prefetch"
 
 struct Use {
   Node* user = nullptr;
@@ -63,9 +63,14 @@ struct Node {
   bool is_source() const { return op->has(op_trait::kSource); }
   bool is_view() const { return op->has(op_trait::kView); }
   bool is_launched() const { return !is_source() && !is_view(); }
+  // Nothing reads what it does: it may be left out anywhere.
+  bool is_hint() const { return op->has(op_trait::kHint); }
   std::vector<TensorType> in_types() const;
   std::vector<TensorType> out_types() const;
 };
+
+// "%12", by its first result; "ahead of %3" of a hint, which has none, by what it reads.
+std::string node_label(const Node& node);
 
 inline const OperandSchema& Use::declared() const { return user->op->operands[operand]; }
 
@@ -149,7 +154,8 @@ bool is_cache(const Value& v);
 // Checks every rule of the IR; the error names the node. Rules: values are defined before use; use lists are exact;
 // every type is what the shape function gives; sources have unique names; a value that was written in place is not read
 // under its old name afterwards; symbols exist; outputs exist and their names are unique; only launches are on a side
-// stream or wait, and they wait for launches of other streams that stand before them. Whether the waits are enough is
+// stream or wait, and they wait for launches of other streams that stand before them; hints are on the prefetch stream,
+// which has nothing else, and nothing waits for them. Whether the waits are enough is
 // check_plan's (compile/memory_plan.h).
 Status verify(const Graph& graph);
 

@@ -45,7 +45,7 @@ class Parser {
     Graph g(std::move(name));
     RETURN_IF_ERROR(expect("{"));
     while (accept("symbol")) RETURN_IF_ERROR(symbol(g));
-    while (peek() == '%') RETURN_IF_ERROR(node(g));
+    while (peek() == '%' || at_hint()) RETURN_IF_ERROR(node(g));
     RETURN_IF_ERROR(expect("return"));
     while (peek() != '}') {
       ASSIGN_OR_RETURN(auto output, word());
@@ -72,10 +72,15 @@ class Parser {
     return Status::ok();
   }
 
+  // A launch without results begins with its op.
+  bool at_hint() {
+    return std::isalpha(static_cast<unsigned char>(peek())) && !text_.substr(at_).starts_with("return");
+  }
+
   Status node(Graph& g) {
     std::vector<uint32_t> ids;
     std::vector<TensorType> types;
-    do {
+    while (peek() == '%') {  // none of a hint
       ASSIGN_OR_RETURN(uint32_t id, value_id());
       if (values_.contains(id)) return fail(fmt::format("%{} is defined twice", id));
       for (uint32_t other : ids)
@@ -84,8 +89,9 @@ class Parser {
       ASSIGN_OR_RETURN(auto t, type());
       ids.push_back(id);
       types.push_back(t);
-    } while (accept(","));
-    RETURN_IF_ERROR(expect("="));
+      if (!accept(",")) break;
+    }
+    if (!ids.empty()) RETURN_IF_ERROR(expect("="));
     ASSIGN_OR_RETURN(auto op_name, word());
     const OpSchema* op = ops_.find(op_name);
     if (!op) return fail(fmt::format("op \"{}\" is not known", op_name));
@@ -124,8 +130,12 @@ class Parser {
   Status place(uint8_t& stream, std::vector<const Node*>& waits) {
     if (accept("@")) {
       ASSIGN_OR_RETURN(auto name, word());
-      if (name != stream_name(kSideStream)) return fail(fmt::format("stream \"{}\" is not known; allowed: side", name));
-      stream = kSideStream;
+      if (name == stream_name(kSideStream))
+        stream = kSideStream;
+      else if (name == stream_name(kPrefetchStream))
+        stream = kPrefetchStream;
+      else
+        return fail(fmt::format("stream \"{}\" is not known; allowed: side, prefetch", name));
     }
     if (!accept("after")) return Status::ok();
     do {
@@ -341,7 +351,7 @@ std::string print(const Graph& g, const Node& n) {
   std::string out;
   for (size_t i = 0; i < n.out.size(); ++i)
     out += fmt::format("{}%{}: {}", i ? ", " : "", n.out[i]->id, print(g, n.out[i]->type));
-  out += fmt::format(" = {}(", n.op->name);
+  out += fmt::format("{}{}(", n.out.empty() ? "" : " = ", n.op->name);
   bool comma = false;
   for (const Value* v : n.in) {
     out += fmt::format("{}%{}", comma ? ", " : "", v->id);

@@ -10,7 +10,8 @@
 //   }
 //
 // A launch on another stream than the main one, and what it waits for on others, stand behind its operands; a launch is
-// named by its first result: "%9: bf16[T, 48] = linear(%7, %8) @side after %6 from "trace"".
+// named by its first result: "%9: bf16[T, 48] = linear(%7, %8) @side after %6 from "trace"". A hint has no result:
+// "prefetch(%1, first=0, bytes=65536) @prefetch after %6 from "insert_prefetch"".
 #pragma once
 
 #include <string>

@@ -13,6 +13,15 @@
 namespace reprise {
 namespace {
 
+Result<Types> infer_prefetch(const OpCall& c) {
+  for (int i = 0; i < c.in[0].shape.rank(); ++i) RETURN_IF_ERROR(want_constant(c, 0, i));
+  const int64_t first = c.attrs->integer("first"), bytes = c.attrs->integer("bytes");
+  const int64_t all = c.in[0].shape.elements(LiveSizes{}) * static_cast<int64_t>(size_of(c.in[0].dtype));
+  if (first < 0 || bytes <= 0 || first > all || bytes > all - first)
+    return invalid("{}: bytes {} from {} on; the parameter has {}", describe(c), bytes, first, all);
+  return Types{};
+}
+
 Result<Types> infer_embedding(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
@@ -388,6 +397,9 @@ Result<Types> infer_sample(const OpCall& c) {
 void add_products(OpRegistry& ops) {
   ops.add("input(*, str name) -> Tensor : input", nullptr, "a tensor staged by the engine before each step");
   ops.add("param(*, str name) -> Tensor : param", nullptr, "a tensor of the checkpoint, by its name there");
+  ops.add("prefetch(Tensor param, *, int first, int bytes) -> () : hint", infer_prefetch,
+          "asks for `bytes` of a parameter, as the device stores it, from byte `first` on: they may lie in its cache "
+          "when they are read");
   ops.add("embedding(Table table, Index ids, *, str shard = none) -> Tensor", infer_embedding,
           "[V, N], [T] -> [T, N]: row ids[t] of the table; an id outside [0, V) gives zeros");
   ops.add("linear(Rows x, Weight weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor : linear",

@@ -35,7 +35,8 @@ constexpr TraitWord kTraitWords[] = {{"commutes", op_trait::kCommutes},
                                      {"collective", op_trait::kCollective},
                                      {"columns", op_trait::kColumns},
                                      {"vectors", op_trait::kVectors},
-                                     {"per_head", op_trait::kHeads}};
+                                     {"per_head", op_trait::kHeads},
+                                     {"hint", op_trait::kHint}};
 
 // A cursor over a declaration line.
 class DeclParser {
@@ -68,16 +69,16 @@ class DeclParser {
     RETURN_IF_ERROR(expect("->"));
     s.results = 0;
     int continued = 0;
-    const bool list = accept("(");
-    do {
+    const bool list = accept("("), none = list && accept(")");
+    for (bool more = !none; more; more = list && accept(",")) {
       RETURN_IF_ERROR(expect("Tensor"));
       if (accept("(")) {
         RETURN_IF_ERROR(expect(std::string{letter(continued), ')'}));
         if (continued++ != s.results) return fail("results that continue operands first");
       }
       ++s.results;
-    } while (list && accept(","));
-    if (list) RETURN_IF_ERROR(expect(")"));
+    }
+    if (list && !none) RETURN_IF_ERROR(expect(")"));
     if (accept(":")) RETURN_IF_ERROR(parse_traits(s));
     if (continued != written_) return fail("one result for each operand that is written");
     skip();
@@ -114,6 +115,7 @@ class DeclParser {
   // What the traits say must fit the operands.
   Status check_traits(const OpSchema& s) const {
     if (s.has(op_trait::kSource) && !s.operands.empty()) return fail("no operands of an input or param");
+    if (s.has(op_trait::kHint) != (s.results == 0)) return fail("no results of a hint, and of nothing else");
     if (s.has(op_trait::kView) && (s.operands.size() != 1 || s.results != 1))
       return fail("one operand and one result of a view");
     if (s.has(op_trait::kCommutes) && s.operands.size() < 2) return fail("two operands with the trait commutes");

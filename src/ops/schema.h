@@ -3,6 +3,7 @@
 // A schema is one declaration line and a shape function:
 //   "kv_write(Cache(a!) kv, Tensor k, Tensor v, Index slots) -> Tensor(a)"
 //   "linear(Rows x, Weight weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor : linear"
+//   "prefetch(Tensor param, *, int first, int bytes) -> () : hint"
 // The word before an operand's name is its role (OperandRole). (a!) marks an operand that the op writes and which
 // result continues it. A "Tensor? name" operand may be left out at the end. Attribute types: int, float, str, floats;
 // "= value" gives a default. Behind the colon stand traits of the whole op (op_trait).
@@ -57,6 +58,7 @@ constexpr uint32_t kColumns = 1024;  // column n of the result comes of column n
 constexpr uint32_t kVectors = 2048;  // vectors along the last size are worked on alone: in [T, H, D] head by head
 constexpr uint32_t kHeads = 4096;    // head h comes of head h of the operands in three sizes, of matrix h of a Weight,
                                      // of number h of a Tensor in one size, and of the cache's head for its group
+constexpr uint32_t kHint = 8192;     // computes nothing and has no result: only worth its place beside other launches
 constexpr uint32_t kSource = kInput | kParam;  // either
 }  // namespace op_trait
 

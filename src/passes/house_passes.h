@@ -87,8 +87,12 @@ Pass convert_once();
 // Required: dead nodes would ask for kernels and memory.
 Pass dead_code();
 
-// Independent branches go on the side stream, and every launch gets the waits that it needs (graph/streams.h). Last of
-// all: a pass behind it would have to keep the waits.
+// Independent branches go on the side stream, and every launch gets the waits that it needs (graph/streams.h). Behind
+// all passes that change launches: they would have to keep the waits.
 Pass assign_streams();
+
+// While device memory idles, the weights of the next product are read ahead into the device's cache, at most so many
+// bytes at a time. Last of all: it keeps the waits that are there.
+Pass insert_prefetch(int64_t most_bytes);
 
 }  // namespace reprise

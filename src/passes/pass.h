@@ -47,6 +47,9 @@ class PassContext {
   const OpRegistry& ops() const { return ops_; }
   const nn::FusedOps& fused() const { return fused_; }
 
+  // Null without a platform.
+  const DeviceInfo* device() const { return platform_ ? &platform_->device->info() : nullptr; }
+
   // Ok when the device has a kernel for the call; else Unsupported with one line of reason.
   Status has_kernel(const OpSchema& op, std::span<const TensorType> in, const Attrs& attrs) const;
 

@@ -63,7 +63,7 @@ class Reader {
       ASSIGN_OR_RETURN(int64_t bound, integer());
       doc.symbols.emplace_back(name, bound);
     }
-    while (peek() == '%') RETURN_IF_ERROR(node(doc));
+    while (peek() == '%' || at_hint()) RETURN_IF_ERROR(node(doc));
     RETURN_IF_ERROR(expect("return"));
     while (peek() != '}') {
       ASSIGN_OR_RETURN(std::string name, word());
@@ -78,9 +78,13 @@ class Reader {
   }
 
  private:
+  bool at_hint() {
+    return std::isalpha(static_cast<unsigned char>(peek())) && !text_.substr(at_).starts_with("return");
+  }
+
   Status node(GraphDoc& doc) {
     DocNode n;
-    do {
+    while (peek() == '%') {  // none of a hint
       DocValue v;
       ASSIGN_OR_RETURN(v.id, value());
       RETURN_IF_ERROR(expect(":"));
@@ -90,8 +94,9 @@ class Reader {
       v.type = std::string(text_.substr(at_, end + 1 - at_));
       at_ = end + 1;
       n.out.push_back(std::move(v));
-    } while (accept(","));
-    RETURN_IF_ERROR(expect("="));
+      if (!accept(",")) break;
+    }
+    if (!n.out.empty()) RETURN_IF_ERROR(expect("="));
     ASSIGN_OR_RETURN(n.op, word());
     RETURN_IF_ERROR(expect("("));
     while (peek() != ')') {
@@ -271,8 +276,8 @@ Result<GraphDoc> doc_from_json(const OrderedJson& json) {
     n.op = text_field(j, "op");
     n.made_by = text_field(j, "made_by");
     n.stream = text_field(j, "stream");
-    if (!n.stream.empty() && n.stream != "side")
-      return invalid("{} is on stream \"{}\"; allowed: \"side\", or none", n.op, n.stream);
+    if (!n.stream.empty() && n.stream != "side" && n.stream != "prefetch")
+      return invalid("{} is on stream \"{}\"; allowed: \"side\", \"prefetch\", or none", n.op, n.stream);
     if (const OrderedJson* after = field(j, "after"); after && after->is_array())
       for (const auto& id : *after) {
         ASSIGN_OR_RETURN(uint32_t w, value_number(&id, fmt::format("after of {}", n.op)));

@@ -29,7 +29,7 @@ struct DocNode {
   std::vector<uint32_t> in;
   std::vector<std::pair<std::string, std::string>> attrs;  // values as the IR prints them
   std::string made_by;
-  std::string stream;           // "side"; empty: the main one
+  std::string stream;           // "side", "prefetch"; empty: the main one
   std::vector<uint32_t> waits;  // launches of other streams that it starts behind, by their first results
   int layer = kNoLayer;         // of the model, guessed from the names of parameters and caches
 

@@ -83,7 +83,7 @@ std::string memory_picture(const CompiledModel& m, size_t height) {
     for (size_t i = from; i < std::min(until, count); ++i) live[i] += static_cast<double>(s.bytes);
     const Node& n = s.root ? *s.root->def : *workspace.at(&s);
     const std::string what = s.root ? fmt::format("%{} {}: {}", s.root->id, n.op->name, print(m.graph(), s.root->type))
-                                    : fmt::format("workspace of %{} {}", n.result()->id, n.op->name);
+                                    : fmt::format("workspace of {} {}", node_label(n), n.op->name);
     if (s.offset >= height) continue;
     const size_t top = std::min(s.offset + s.bytes, height);
     out += rect(kLeft + w * static_cast<double>(from), kTop + kHeight - h * static_cast<double>(top),
@@ -129,7 +129,7 @@ std::string timeline_picture(const StepProfile& p, const CompiledModel& m, const
     const bool wait = e.event.kind == TraceEvent::Kind::Wait;
     if (wait && length < 0.02) continue;  // would not be seen
     const Node* n = e.event.node == TraceEvent::kNoNode ? nullptr : m.node(e.event.node);
-    const std::string name = n ? fmt::format("%{} {}", n->result()->id, n->op->name) : "the other threads to finish";
+    const std::string name = n ? fmt::format("{} {}", node_label(*n), n->op->name) : "the other threads to finish";
     const double top = kRow * e.track;
     if (wait)
       out += rect(x, top + 10, length, kRow - 26, "#9aa2ad",

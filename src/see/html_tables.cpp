@@ -149,9 +149,11 @@ Result<std::string> node_table(const CompiledModel& m, const StepProfile* profil
       for (size_t i = 0; i < n.waits.size(); ++i)
         in += fmt::format("{} %{}", i ? "," : " after", n.waits[i]->result()->id);
       b.rows += fmt::format(
-          "<tr title=\"made by {}\"><td class=\"n mono\">%{}</td><td class=\"w\">{}{}</td><td class=\"w mono\">{}</td>"
+          "<tr title=\"made by {}\"><td class=\"n mono\">{}</td><td class=\"w\">{}{}</td><td class=\"w mono\">{}</td>"
           "<td class=\"mono\">{}</td><td class=\"w mono\">{}</td>",
-          escape_html(n.made_by), n.result()->id, swatch(n.op->name), n.op->name, print(m.graph(), n.result()->type),
+          escape_html(n.made_by), n.out.empty() ? "" : node_label(n), swatch(n.op->name), n.op->name,
+          n.out.empty() ? fmt::format("{} bytes into the cache", n.attrs.integer("bytes"))
+                        : print(m.graph(), n.result()->type),
           escape_html(in), escape_html(m.kernel(t.node) ? m.kernel(t.node)->name : ""));
       if (const auto it = times.find(t.node); it != times.end()) {
         const NodeTime& time = *it->second;

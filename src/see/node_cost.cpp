@@ -92,6 +92,10 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   NodeCost c;
   if (n.is_source() || n.is_view()) return c;
   if (takes_what_is_left(n)) return c;
+  if (n.is_hint()) {
+    c.param_bytes = static_cast<double>(n.attrs.integer("bytes"));
+    return c;
+  }
   c.flops += expansion_flops(n, sizes);
   const LiveSizes& live = sizes.live;
   const bool lookup = reads_named_rows(*n.op);

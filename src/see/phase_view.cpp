@@ -221,23 +221,23 @@ std::string dump_dot(const CompiledModel& m) {
   uint32_t number = 0;
   for (const Node* n = g.first(); n; n = n->next, ++number) {
     if (n->is_param()) continue;
+    // By its first result; a hint, which has none, by its number.
+    const std::string id = n->out.empty() ? fmt::format("h{}", number) : fmt::format("n{}", n->result()->id);
     std::string label = n->op->name;
     if (n->stream != kMainStream) label += fmt::format(" @{}", stream_name(n->stream));
-    for (const Node* w : n->waits)
-      edges += fmt::format("  n{} -> n{} [style=dotted];\n", w->result()->id, n->result()->id);
+    for (const Node* w : n->waits) edges += fmt::format("  n{} -> {} [style=dotted];\n", w->result()->id, id);
     if (n->is_input()) label += "\\n" + escaped(n->attrs.text("name"));
     for (const Value* v : n->in) {
       if (v->def->is_param())
         label += "\\n" + escaped(v->def->attrs.text("name"));
       else
-        edges += fmt::format("  n{} -> n{} [label=\"{}\"];\n", v->def->result()->id, n->result()->id,
-                             escaped(print(g, v->type)));
+        edges += fmt::format("  n{} -> {} [label=\"{}\"];\n", v->def->result()->id, id, escaped(print(g, v->type)));
     }
     const char* look = n->is_input()                               ? ", shape=ellipse"
                        : m.kernel(number) && n->made_by != "trace" ? ", style=filled, fillcolor=\"#d9ead3\""
                        : m.kernel(number)                          ? ""
                                                                    : ", style=dashed";
-    clusters[doc->nodes[number].layer] += fmt::format("    n{} [label=\"{}\"{}];\n", n->result()->id, label, look);
+    clusters[doc->nodes[number].layer] += fmt::format("    {} [label=\"{}\"{}];\n", id, label, look);
   }
   std::string out = fmt::format(
       "// filled: made by a pass; dashed: a view, no kernel; dotted: a wait for another stream\n"

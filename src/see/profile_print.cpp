@@ -67,14 +67,14 @@ OrderedJson chrome_trace(const StepProfile& p, const CompiledModel& model, const
       if (e.node == TraceEvent::kNoNode)
         wait["args"] = {{"for", "the other threads to finish"}};
       else
-        wait["args"] = {{"for", fmt::format("%{} {}", model.node(e.node)->result()->id, model.node(e.node)->op->name)}};
+        wait["args"] = {{"for", fmt::format("{} {}", node_label(*model.node(e.node)), model.node(e.node)->op->name)}};
       events.push_back(std::move(wait));
       continue;
     }
     const Node& n = *model.node(e.node);
     const NodeTime& time = *times.at(e.node);
     OrderedJson one = event("kernel", n.op->name, t.track, e.begin_ns, e.end_ns);
-    OrderedJson args{{"node", fmt::format("%{}", n.result()->id)}, {"number", e.node}, {"op", n.op->name}};
+    OrderedJson args{{"node", node_label(n)}, {"number", e.node}, {"op", n.op->name}};
     if (e.part) args["phase"] = e.part;
     if (const KernelEntry* k = model.kernel(e.node)) args["kernel"] = k->name;
     if (const std::string where = where_of(n); !where.empty()) args["uses"] = where;

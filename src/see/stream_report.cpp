@@ -21,6 +21,7 @@ class Forks {
   explicit Forks(const Graph& graph) {
     for (const Node* n = graph.first(); n; n = n->next) {
       if (!n->is_launched()) continue;
+      if (n->is_hint()) continue;
       if (n->stream != kMainStream) {
         if (side_.empty()) begin_ = n->waits.empty() ? graph.first() : n->waits.front()->next;
         side_.push_back(n);
@@ -53,6 +54,53 @@ class Forks {
   std::vector<StreamFork> forks_;
 };
 
+// The first launch behind a hint that reads what it is ahead of.
+const Node* reader_of(const Node& hint) {
+  for (const Node* n = hint.next; n; n = n->next)
+    if (!n->is_hint() && std::find(n->in.begin(), n->in.end(), hint.in[0]) != n->in.end()) return n;
+  return nullptr;
+}
+
+// Those that captures have: hint and product in one piece (compile/recording.h).
+std::vector<StreamPrefetch> prefetches_of(const CompiledModel& m) {
+  std::unordered_map<const Node*, const Piece*> piece_of;
+  for (const Piece& p : m.pieces())
+    for (const Thunk& t : p.thunks) piece_of[m.node(t.node)] = &p;
+  std::vector<StreamPrefetch> out;
+  for (const Node* n = m.graph().first(); n; n = n->next) {
+    if (!n->is_hint()) continue;
+    const Node* product = reader_of(*n);
+    if (!product || piece_of.at(n) != piece_of.at(product) || !piece_of.at(n)->captured) continue;
+    StreamPrefetch p;
+    for (; n && (n->is_hint() || n->is_source()); n = n->next)  // those with it, and what they read
+      if (n->is_hint()) p.bytes += n->attrs.integer("bytes");
+    Launches beside;
+    for (const Node* b = n; b && b != product; b = b->next)
+      if (b->is_launched() && b->stream == kMainStream) beside.push_back(b);
+    p.beside = ops_in(beside);
+    p.ahead_of = product->op->name;
+    const auto known = std::find_if(out.begin(), out.end(), [&](const StreamPrefetch& o) {
+      return o.bytes == p.bytes && o.beside == p.beside && o.ahead_of == p.ahead_of;
+    });
+    if (known == out.end())
+      out.push_back(std::move(p));
+    else
+      ++known->count;
+    if (!n) break;
+    n = n->prev;
+  }
+  return out;
+}
+
+std::string prefetch_text(const StreamReport& r) {
+  std::string out =
+      fmt::format("prefetch  {:.2f} MB of weights in a step\n", static_cast<double>(r.prefetched_bytes) / 1e6);
+  for (const StreamPrefetch& p : r.prefetches)
+    out += fmt::format("{:>5} x   {:.2f} MB\n   beside {}\n   until  {}\n", p.count, static_cast<double>(p.bytes) / 1e6,
+                       p.beside, p.ahead_of);
+  return out;
+}
+
 }  // namespace
 
 std::optional<StreamReport> stream_report(const CompiledModel& m) {
@@ -60,9 +108,11 @@ std::optional<StreamReport> stream_report(const CompiledModel& m) {
   StreamReport r;
   r.forks = Forks(m.graph()).take();
   for (const Node* n = m.graph().first(); n; n = n->next) {
-    r.side_launches += n->stream != kMainStream ? 1 : 0;
+    r.side_launches += n->stream == kSideStream ? 1 : 0;
     r.waits += static_cast<int>(n->waits.size());
   }
+  r.prefetches = prefetches_of(m);
+  for (const StreamPrefetch& p : r.prefetches) r.prefetched_bytes += p.bytes * p.count;
   std::unordered_map<const Node*, size_t> workspace;
   for (const auto& [node, index] : m.plan().workspace_of) workspace[node] = m.plan().storages[index].bytes;
   r.arena_bytes = m.plan().arena_bytes;
@@ -72,12 +122,15 @@ std::optional<StreamReport> stream_report(const CompiledModel& m) {
 }
 
 std::string stream_text(const StreamReport& r) {
-  std::string out =
-      fmt::format("streams   {} launches on the side stream, {} waits, {:.2f} MB planned ({:.2f} MB on one stream)\n",
-                  r.side_launches, r.waits, static_cast<double>(r.arena_bytes) / 1e6,
-                  static_cast<double>(r.one_stream_arena_bytes) / 1e6);
+  std::string out;
+  if (r.side_launches > 0)
+    out +=
+        fmt::format("streams   {} launches on the side stream, {} waits, {:.2f} MB planned ({:.2f} MB on one stream)\n",
+                    r.side_launches, r.waits, static_cast<double>(r.arena_bytes) / 1e6,
+                    static_cast<double>(r.one_stream_arena_bytes) / 1e6);
   for (const StreamFork& f : r.forks)
     out += fmt::format("{:>5} x   {}\n   beside {}\n   until  {}\n", f.count, f.side, f.beside, f.join);
+  if (!r.prefetches.empty()) out += prefetch_text(r);
   if (!r.one_stream_reason.empty()) out += fmt::format("captured on one stream: {}\n", r.one_stream_reason);
   return out;
 }
@@ -90,6 +143,9 @@ OrderedJson stream_json(const StreamReport& r) {
                 {"forks", OrderedJson::array()}};
   for (const StreamFork& f : r.forks)
     j["forks"].push_back({{"count", f.count}, {"side", f.side}, {"beside", f.beside}, {"join", f.join}});
+  if (!r.prefetches.empty()) j["prefetched_bytes"] = r.prefetched_bytes;
+  for (const StreamPrefetch& p : r.prefetches)
+    j["prefetches"].push_back({{"count", p.count}, {"bytes", p.bytes}, {"beside", p.beside}, {"ahead_of", p.ahead_of}});
   if (!r.one_stream_reason.empty()) j["one_stream_reason"] = r.one_stream_reason;
   return j;
 }

@@ -18,8 +18,18 @@ struct StreamFork {
   int count = 1;             // in the graph
 };
 
+// Weights that are read ahead together, those launches of the main stream that leave memory idle meanwhile, and the
+// first product that reads of them.
+struct StreamPrefetch {
+  int64_t bytes = 0;
+  std::string beside, ahead_of;  // ops
+  int count = 1;
+};
+
 struct StreamReport {
   std::vector<StreamFork> forks;  // by what they are
+  std::vector<StreamPrefetch> prefetches;
+  int64_t prefetched_bytes = 0;  // in a step
   int side_launches = 0, waits = 0;
   size_t arena_bytes = 0, one_stream_arena_bytes = 0;
   std::string one_stream_reason;  // why captures have one stream all the same; empty: they have several

@@ -15,6 +15,9 @@ std::vector<Setting> graph_rows() {
               "streams of a captured decode step; 2: independent branches (a shared expert, the keys and values of "
               "latent attention) may run beside the rest",
               "1"),
+      flag("graph_prefetch_weights",
+           "captured decode steps read the next product's weights ahead into the device's cache while memory idles"),
+      integer("graph_prefetch_mb", {1, 1024}, "megabytes of weights that are read ahead at a time, at most", "18"),
       flag("disable_cuda_graph_padding", "replay only at exact sizes"),
       text("split_ops", "OP,OP,...", "ops at which piecewise graphs are cut, besides attention"),
       text("passes", "PASS,PASS,...", "all (default), none (optional passes left out), or a list of passes"),

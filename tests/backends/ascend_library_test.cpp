@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/ascend/ascend_graph.h"
+#include "backends/ascend/read_ahead.h"
 #include "backends/ascend/start_checks.h"
 #include "support/setting.h"
 
@@ -102,6 +103,22 @@ TEST(AscendLibrary, AnOldCannHasNothingOfAYoungerOne) {
   const auto now = Library::open("sim");
   ASSERT_TRUE(now.is_ok()) << now.status().message();
   EXPECT_EQ(young(**now).size(), 4u);
+}
+
+// Products and their support: aclrtCmoAsync.md of hicann/runtime; bandwidths and cores: docs/ascend-predictions.md.
+TEST(AscendReadAhead, ChipsThatHaveItAndThoseThatDoNot) {
+  const ReadAhead b3 = read_ahead_of("Ascend910B3", true, 192 << 20), b4 = read_ahead_of("Ascend910B4", true, 0);
+  EXPECT_EQ(b3.refusal, "");
+  EXPECT_NEAR(b3.bytes_per_us, 1.6 * 1099511.627776 * 0.75, 1e-3);
+  EXPECT_NEAR(b3.cached_bytes_per_us / b3.bytes_per_us, 110 * 20 * 1800 / (1.6 * 1099511.627776), 1e-6);
+  EXPECT_EQ(b3.cache_bytes, size_t{192} << 20);
+  EXPECT_NEAR(b4.bytes_per_us * 2, b3.bytes_per_us, 1e-3);
+  EXPECT_EQ(b4.cache_bytes, size_t{96} << 20);
+  EXPECT_EQ(read_ahead_of("Ascend910_9391", true, 0).refusal, "");
+  EXPECT_EQ(read_ahead_of("Ascend310P3", true, 0).refusal,
+            "aclrtCmoAsync is there for Atlas A2, A3 and 350, not for inference cards (Ascend310P3)");
+  EXPECT_EQ(read_ahead_of("Ascend910B3", false, 0).refusal, "this CANN has no aclrtCmoAsync");
+  EXPECT_EQ(read_ahead_of("Ascend950PR", true, 0).refusal, "the bandwidth of Ascend950PR is not known here");
 }
 
 TEST(AscendStart, DriversBeforeTaskUpdatesAreKnownByTheirVersion) {

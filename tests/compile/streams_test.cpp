@@ -335,5 +335,42 @@ TEST_F(Recorded, APieceBeginsAndEndsOnTheMainStream) {
   EXPECT_EQ(recorded(1, 6, true), "a0 b0 c0 d0 e0 f0 ");
 }
 
+TEST_F(Recorded, AHintStaysWhereALaterLaunchReadsItsWeights) {
+  g = std::move(*parse_graph(R"(graph "ahead" {
+  %0: f32[4, 16] = input(name="x") from "trace"
+  %1: f32[4, 16] = silu(%0) from "trace"
+  %2: f32[16, 16] = param(name="w") from "trace"
+  prefetch(%2, first=512, bytes=512) @prefetch after %1 from "insert_prefetch"
+  %3: f32[4, 16] = silu(%1) from "trace"
+  %4: f32[4, 16] = linear(%3, %2, out="same", shard="none") from "trace"
+  return y=%4
+}
+)",
+                             ops));
+  EXPECT_EQ(recorded(1, 1), "a0 ");
+  // Numbers of nodes, of which the parameter is no launch.
+  std::vector<const Node*> nodes;
+  std::vector<Thunk> thunks;
+  for (const Node* n = g.first(); n; n = n->next) {
+    if (n->is_launched()) {
+      thunks.emplace_back();
+      thunks.back().node = static_cast<uint32_t>(nodes.size());
+    }
+    nodes.push_back(n);
+  }
+  const auto all = [&](std::span<const Thunk> of, bool one_stream) {
+    std::string out;
+    for (const RecordingStep& s : recording_of(of, nodes, one_stream))
+      out += fmt::format("{}{}{} ", s.stream, "lrw"[static_cast<int>(s.kind)], s.number);
+    return out;
+  };
+  EXPECT_EQ(all(thunks, false), "0l0 0r1 2w1 2l1 0l2 0l3 2r2 0w2 ");
+  EXPECT_EQ(all(thunks, true), "0l0 0l2 0l3 ");
+  EXPECT_EQ(all(std::span(thunks).first(3), false), "0l0 0l2 ");  // a cut before the product
+  const MemoryPlan plan = plan_memory(g, {});
+  EXPECT_TRUE(check_plan(g, plan).is_ok());
+  EXPECT_EQ(plan.arena_bytes, plan_memory(g, {}, true).arena_bytes);
+}
+
 }  // namespace
 }  // namespace reprise::streams_test

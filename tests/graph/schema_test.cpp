@@ -31,6 +31,11 @@ TEST(Schema, RolesAndTraitsOfADeclaration) {
     EXPECT_EQ(s->operands[i].is_index(), i == 4 || i == 5);
     EXPECT_EQ(s->operands[i].has_own_layout(), i == 2 || i == 3);
   }
+  const auto hint = parse_schema("mine(Tensor x, *, int n) -> () : hint");
+  ASSERT_TRUE(hint.is_ok()) << hint.status().message();
+  EXPECT_EQ(hint->results, 0);
+  EXPECT_FALSE(parse_schema("mine(Tensor x) -> ()").is_ok());
+  EXPECT_FALSE(parse_schema("mine(Tensor x) -> Tensor : hint").is_ok());
   const auto plain = parse_schema("mine(Tensor x) -> Tensor");
   ASSERT_TRUE(plain.is_ok());
   EXPECT_EQ(plain->traits, 0u);

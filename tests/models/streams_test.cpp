@@ -1,6 +1,7 @@
 // Several streams in one graph (F65): the same bits in every mode and in every order that the plan allows.
 #include <gtest/gtest.h>
 
+#include "engine/local_world.h"
 #include "graph/text.h"
 #include "support/tiny_models.h"
 #include "support/traffic.h"
@@ -11,13 +12,16 @@ namespace {
 struct Case {
   std::string model;
   DeviceKind device = DeviceKind::Cpu;
+  int64_t prefetch_bytes = 0;
+  std::shared_ptr<ranks::Member> member = nullptr;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
 
 Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMode decode,
                                              std::optional<uint64_t> mix = {},
                                              const std::function<void(Platform&)>& change = {}) {
-  DeviceOptions device{c.device, "auto", 2, false};
+  DeviceOptions device{c.device, "auto", c.member ? 1 : 2, false};
+  device.member = c.member;
   device.ascend_runtime = "sim";
   device.mix_streams = mix;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
@@ -32,6 +36,8 @@ Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMo
   o.graph.decode_sizes = {1, 4};
   o.graph.prefill_sizes = {64};
   o.graph.pipeline.streams = streams;
+  o.graph.pipeline.prefetch_bytes = c.prefetch_bytes;
+  o.member = c.member;
   return engine::Engine::create(o, std::move(platform));
 }
 
@@ -70,16 +76,28 @@ INSTANTIATE_TEST_SUITE_P(Tiny, StreamsOfModels,
                          testing::Values(Case{"qwen2_moe_shared"}, Case{"deepseek_v3_moe"}, Case{"deepseek_v2_lite"},
                                          Case{"glm4_moe", DeviceKind::Ascend}));
 
-// A device with no queue for a second stream.
-class OneQueueDevice final : public Device {
+// Another device behind one that is made.
+class WrappedDevice : public Device {
  public:
-  explicit OneQueueDevice(std::shared_ptr<Device> inner) : inner_(std::move(inner)) {}
+  explicit WrappedDevice(std::shared_ptr<Device> inner) : inner_(std::move(inner)) {}
   const DeviceInfo& info() const override { return inner_->info(); }
   MemoryPool& pool() override { return inner_->pool(); }
   MemoryPool& shared_pool() override { return inner_->shared_pool(); }
   MemoryPool& host_pool() override { return inner_->host_pool(); }
   Result<std::unique_ptr<Stream>> make_stream() override { return inner_->make_stream(); }
   Result<std::unique_ptr<Event>> make_event() override { return inner_->make_event(); }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    return inner_->capture(stream, body);
+  }
+
+ protected:
+  std::shared_ptr<Device> inner_;
+};
+
+// A device with no queue for a second stream.
+class OneQueueDevice final : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
     return inner_->capture(stream, [&](Recorder& recorder) {
       Refusing refusing(recorder);
@@ -99,8 +117,18 @@ class OneQueueDevice final : public Device {
    private:
     Recorder& inner_;
   };
+};
 
-  std::shared_ptr<Device> inner_;
+// So slow that the weights of a tiny model are large.
+class SlowMemory final : public WrappedDevice {
+ public:
+  explicit SlowMemory(std::shared_ptr<Device> inner) : WrappedDevice(std::move(inner)), info_(inner_->info()) {
+    if (info_.read_ahead.refusal.empty()) info_.read_ahead = {"", 4, 12, 100, 1000, 150, 10, 1 << 20};
+  }
+  const DeviceInfo& info() const override { return info_; }
+
+ private:
+  DeviceInfo info_;
 };
 
 TEST(StreamsOfModel, StreamsGoBeforeSizesDo) {
@@ -115,6 +143,60 @@ TEST(StreamsOfModel, StreamsGoBeforeSizesDo) {
   auto one = open({"qwen2_moe_shared"}, 1, GraphMode::Whole);
   ASSERT_TRUE(one.is_ok());
   EXPECT_TRUE(testing_support::same_bits(traffic(**one), traffic(**two)));
+}
+
+int hints_in(const CompiledModel& m) {
+  int hints = 0;
+  for (const Node* n = m.graph().first(); n; n = n->next) hints += n->is_hint() ? 1 : 0;
+  return hints;
+}
+
+// Weights are read ahead, and nothing else changes: the simulator's kernels give the bits that they give without.
+TEST(PrefetchOfModel, GivesTheSameBits) {
+  const auto slow = [](Platform& p) { p.device = std::make_shared<SlowMemory>(std::move(p.device)); };
+  const Case plain{"glm4_moe", DeviceKind::Ascend}, ahead{"glm4_moe", DeviceKind::Ascend, 1 << 20};
+  auto one = open(plain, 1, GraphMode::Whole);
+  ASSERT_TRUE(one.is_ok()) << one.status().message();
+  const std::vector<float> expected = traffic(**one);
+  for (const GraphMode mode : {GraphMode::Whole, GraphMode::Piecewise}) {
+    auto e = open(ahead, mode == GraphMode::Whole ? 2 : 1, mode, {}, slow);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const CompiledModel &decode = (*e)->runner("decode")->model(), &prefill = (*e)->runner("prefill")->model();
+    EXPECT_GT(hints_in(decode), 0);
+    EXPECT_EQ(hints_in(prefill), 0);
+    EXPECT_GT(decode.graph_stats().waits, 0u);
+    EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e))) << graph_mode_name(mode);
+  }
+}
+
+TEST(PrefetchOfModel, ACpuSaysWhyItDoesNot) {
+  auto e = open({"qwen3_tied", DeviceKind::Cpu, 1 << 20}, 1, GraphMode::Whole);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_EQ(hints_in((*e)->runner("decode")->model()), 0);
+  const PassReport& last = (*e)->passes("decode")->passes.back();
+  EXPECT_EQ(last.name, "insert_prefetch");
+  ASSERT_EQ(last.refused.size(), 1u);
+  EXPECT_EQ(last.refused[0].reason, "a CPU reads ahead by itself, and asking for more gained nothing");
+}
+
+// Collectives stay on the main stream, in the order that all ranks have.
+TEST(StreamsOfModel, RanksGiveTheBitsOfOneStream) {
+  std::vector<float> expected;
+  for (const int streams : {1, 2}) {
+    auto world = engine::LocalWorld::start(2, [streams](std::shared_ptr<ranks::Member> member) {
+      return open({"qwen2_moe_shared", DeviceKind::Cpu, 0, std::move(member)}, streams, GraphMode::Whole);
+    });
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    const CompiledModel& decode = (*world)->front().runner("decode")->model();
+    EXPECT_EQ(decode.has_streams(), streams == 2);
+    EXPECT_EQ(decode.graph_stats().waits > 0, streams == 2);
+    for (const Node* n = decode.graph().first(); n; n = n->next)
+      if (n->op->has(op_trait::kCollective)) EXPECT_EQ(n->stream, kMainStream);
+    const std::vector<float> got = traffic((*world)->front());
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+    if (streams == 1) expected = got;
+    EXPECT_TRUE(testing_support::same_bits(expected, got));
+  }
 }
 
 // The printed plan of latent attention: keys and values beside the queries, the shared expert beside the others.

@@ -262,6 +262,26 @@ TEST_F(RtCapture, WorkAfterTheJoinIsUnjoined) {
   }
 }
 
+TEST_F(RtCapture, APrefetchIsJoinedAsAllWorkIs) {
+  start();
+  const aclrtEvent fork = new_event(), join = new_event();
+  aclmdlRI graph = nullptr;
+  for (const bool joined : {false, true}) {
+    ASSERT_EQ(aclmdlRICaptureBegin(stream_, kLocal), 0);
+    ASSERT_EQ(launch_writer(stream_, 0, 1), 0);
+    ASSERT_EQ(aclrtRecordEvent(fork, stream_), 0);
+    ASSERT_EQ(aclrtStreamWaitEvent(stream2_, fork), 0);
+    ASSERT_EQ(aclrtCmoAsync(values_, 64, ACL_RT_CMO_TYPE_PREFETCH, stream2_), 0);
+    if (joined) {
+      ASSERT_EQ(aclrtRecordEvent(join, stream2_), 0);
+      ASSERT_EQ(aclrtStreamWaitEvent(stream_, join), 0);
+    }
+    EXPECT_EQ(aclmdlRICaptureEnd(stream_, &graph), joined ? 0 : 107025) << last_text();
+  }
+  ASSERT_EQ(aclmdlRIExecuteAsync(graph, stream_), 0);
+  EXPECT_EQ(aclrtSynchronizeStream(stream_), 0);
+}
+
 TEST_F(RtCapture, AJoinThroughAThirdStream) {
   start();
   const aclrtStream third = new_stream();

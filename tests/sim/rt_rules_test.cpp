@@ -54,6 +54,28 @@ aclmdlRI record_group(aclrtStream stream, int64_t* values, ascend_sim::Unit unit
   return graph;
 }
 
+TEST_F(RtRules, OnlyPrefetchesOfTheOwnMemory) {
+  start();
+  EXPECT_EQ(aclrtCmoAsync(values_, 64, ACL_RT_CMO_TYPE_PREFETCH, stream_), 0);
+  EXPECT_EQ(aclrtCmoAsync(values_, 0, ACL_RT_CMO_TYPE_PREFETCH, stream_), 107000);
+  EXPECT_EQ(aclrtCmoAsync(nullptr, 64, ACL_RT_CMO_TYPE_PREFETCH, stream_), 107000);
+  EXPECT_EQ(aclrtCmoAsync(values_, 64, ACL_RT_CMO_TYPE_WRITEBACK, stream_), 207000);
+  EXPECT_NE(last_text().find("rule cmo-prefetch-only"), std::string::npos);
+  int64_t number = 0;
+  EXPECT_EQ(aclrtCmoAsync(&number, 8, ACL_RT_CMO_TYPE_PREFETCH, stream_), 107000);
+  EXPECT_NE(last_text().find("rule cmo-own-memory"), std::string::npos);
+  ASSERT_EQ(aclrtSynchronizeStream(stream_), 0);
+  // No kernel, so no task of a group.
+  aclmdlRI graph = nullptr;
+  ASSERT_EQ(aclmdlRICaptureBegin(stream_, ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL), 0);
+  ASSERT_EQ(aclmdlRICaptureTaskGrpBegin(stream_), 0);
+  EXPECT_EQ(aclrtCmoAsync(values_, 64, ACL_RT_CMO_TYPE_PREFETCH, stream_), 507009);
+  EXPECT_NE(aclmdlRICaptureEnd(stream_, &graph), 0);
+  // What was freed is not there to be read.
+  ASSERT_EQ(aclrtCmoAsync(values_, size_t{1} << 40, ACL_RT_CMO_TYPE_PREFETCH, stream_), 0);
+  EXPECT_EQ(aclrtSynchronizeStream(stream_), 507015);
+}
+
 TEST_F(RtRules, TaskGroupsTakeKernels) {
   start();
   aclrtTaskGrp group = nullptr;

@@ -72,5 +72,40 @@ TEST(Sharing, MarksAndClocksHoldUp) {
   EXPECT_DOUBLE_EQ(shared_ends({{{Kind::Wait, 3, {}, &mark}, work(2, kVector)}}, 100)[0], 102);
 }
 
+// A kernel of 100 bytes at a byte a microsecond, behind a start of 5; a cached byte takes a third.
+SharedStep reads(uintptr_t from, uintptr_t bytes = 100) {
+  const auto size = static_cast<double>(bytes);
+  return {Kind::Work, 5 + size, {1, 0, size / (5 + size)}, nullptr, {5, 0, size, 0, size, {{from, from + bytes}}}};
+}
+SharedStep prefetches(uintptr_t from, uintptr_t bytes) {
+  return {Kind::Work, 2 + static_cast<double>(bytes), {0, 0, 1}, nullptr, {}, {from, from + bytes}, 2};
+}
+double main_end(std::vector<SharedStep> main, std::vector<SharedStep> ahead, double capacity = 1000) {
+  return shared_ends({std::move(main), std::move(ahead)}, 0, {capacity, 1.0 / 3})[0];
+}
+
+TEST(Sharing, WhatWasPrefetchedIsReadFromTheCache) {
+  EXPECT_DOUBLE_EQ(main_end({work(50, kVector), reads(1000)}, {}), 155);
+  // 48 of 100 bytes have come when the kernel begins.
+  EXPECT_NEAR(main_end({work(50, kVector), reads(1000)}, {prefetches(1000, 48)}), 50 + 5 + 52 + 16, 1e-6);
+  // Other bytes; and those without a cache.
+  EXPECT_DOUBLE_EQ(main_end({work(50, kVector), reads(2000)}, {prefetches(1000, 48)}), 155);
+  EXPECT_DOUBLE_EQ(main_end({work(50, kVector), reads(1000)}, {prefetches(1000, 48)}, 0), 155);
+}
+
+TEST(Sharing, TooMuchAheadCosts) {
+  // It begins with the kernel that reads the same: both want the bandwidth, and nothing was there in time.
+  EXPECT_GT(main_end({reads(1000)}, {prefetches(1000, 100)}), 105 + 50);
+  // Behind a window for 48 bytes the rest competes with the product, whose own bytes it delays.
+  const double enough = main_end({work(50, kVector), reads(1000), reads(2000)}, {prefetches(1000, 48)});
+  EXPECT_GT(main_end({work(50, kVector), reads(1000), reads(2000)}, {prefetches(1000, 48), prefetches(5000, 150)}),
+            enough + 50);
+  // What passes through the cache in between takes its place.
+  EXPECT_NEAR(main_end({work(50, kVector), reads(3000, 400), reads(1000)}, {prefetches(1000, 48)}, 1000),
+              50 + 405 + 5 + 52 + 16, 1e-6);
+  EXPECT_NEAR(main_end({work(50, kVector), reads(3000, 400), reads(1000)}, {prefetches(1000, 48)}, 300), 50 + 405 + 105,
+              1e-6);
+}
+
 }  // namespace
 }  // namespace sim_test::rt_sharing_test

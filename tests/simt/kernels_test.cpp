@@ -2,6 +2,9 @@
 // and against themselves: lanes in any order, tokens in any company.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "ops/args/elements.h"
 #include "simt/both_devices.h"
 
 namespace reprise::simt::kernels_test {
@@ -29,6 +32,25 @@ TEST(CudaKernels, ElementsHaveTheCpusBits) {
       expect_equal("embedding", {a, indices({4, 0, -1, 2, 5, 4})});
       if (width > 7) expect_equal("slice", {a}, {{"begin", int64_t{3}}, {"size", width - 5}});
     }
+}
+
+// Every whole line once, in any order of lanes.
+TEST(CudaKernels, APrefetchAsksForEachLineOnce) {
+  constexpr int64_t kFirst = 512, kBytes = 5 * 4096 + 3 * 128;
+  alignas(128) static char param[kFirst + kBytes];
+  std::vector<const char*> asked, lines;
+  for (int64_t at = kFirst; at < kFirst + kBytes; at += 128) lines.push_back(param + at);
+  LaunchArgs args;
+  args.as<PrefetchArgs>() = {{param}, kFirst, kBytes};
+  for (const Order order : {Order::Ascending, Order::Shuffled}) {
+    asked.clear();
+    Launch launch(order);
+    prefetched_lines = &asked;
+    kernels().prefetch(args, LiveSizes{}, launch);
+    prefetched_lines = nullptr;
+    std::sort(asked.begin(), asked.end());
+    EXPECT_EQ(asked, lines);
+  }
 }
 
 TEST(CudaKernels, SpecialNumbers) {

@@ -106,6 +106,7 @@ struct Runner {
     begin(true);
     const double micros = kernel_micros(soc(world), world.config.rates, *kernel);
     device_time(micros, kernel_share(soc(world), *kernel, micros));
+    if (lane.steps) lane.steps->back().reading = kernel_reading(soc(world), world.config.rates, *kernel);
     auto& stats = world.stats.kernels[kernel->name];
     ++stats.count;
     stats.micros += micros;
@@ -188,6 +189,22 @@ struct Runner {
     if (world.config.computes || fill.bytes <= kMovesAnyway) {
       outside(world, lock, [&] { fill_bytes(to, fill.value, fill.bytes, is_device_address(fill.to)); });
     }
+  }
+
+  void operator()(const PrefetchTask& prefetch) {
+    begin(true);
+    device_time(prefetch_micros(soc(world), prefetch.bytes), {0, 0, 1});
+    if (lane.steps) {
+      const auto from = reinterpret_cast<uintptr_t>(prefetch.from);
+      lane.steps->back().fills = {from, from + prefetch.bytes};
+      lane.steps->back().before_filling = rate(Rate::PrefetchStart);
+    }
+    if (locate(world, prefetch.from, prefetch.bytes) == nullptr) {
+      raise(world, stream, kCoreException, "prefetch: " + describe(prefetch.from, prefetch.bytes) + ": not alive");
+      return;
+    }
+    touch(prefetch.from, prefetch.bytes, false, task->name());
+    world.stats.prefetched += prefetch.bytes;
   }
 
   void operator()(const RecordTask& record) {
@@ -324,7 +341,7 @@ void Runner::operator()(const GraphTask& replay) {
     moved(world);
   }
   if (lanes.size() > 1) {
-    const std::vector<double> ends = shared_ends(steps, started);
+    const std::vector<double> ends = shared_ends(steps, started, l2_cache(soc(world)));
     for (size_t i = 0; i < lanes.size(); ++i) lanes[i].clock = ends[i];
   }
   for (const Lane& one : lanes) {
@@ -346,6 +363,7 @@ std::string Task::name() const {
     std::string operator()(const CopyTask&) const { return "asynchronous copy"; }
     std::string operator()(const CollectiveTask& task) const { return task.name(); }
     std::string operator()(const FillTask&) const { return "asynchronous fill"; }
+    std::string operator()(const PrefetchTask&) const { return "prefetch"; }
     std::string operator()(const RecordTask&) const { return "event record"; }
     std::string operator()(const WaitTask&) const { return "event wait"; }
     std::string operator()(const ResetTask&) const { return "event reset"; }

@@ -286,3 +286,20 @@ aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t c
     return submit(world, lock, found, Task{FillTask{devPtr, value, count}, 0});
   });
 }
+
+aclError aclrtCmoAsync(void* src, size_t size, aclrtCmoType cmoType, aclrtStream stream) {
+  return api("aclrtCmoAsync", kQueue, [&](World& world, Lock& lock) {
+    if (src == nullptr) return refuse(kParamInvalid, "src is null");
+    if (size == 0) return refuse(kParamInvalid, "the size is 0");
+    if (cmoType != ACL_RT_CMO_TYPE_PREFETCH)
+      return refuse(text_of(Rule::CmoPrefetchOnly).code,
+                    refusal(Rule::CmoPrefetchOnly, "type " + std::to_string(cmoType) + "."));
+    std::shared_ptr<Stream> found;
+    ASCEND_SIM_TRY(find_stream(world, stream, &found));
+    if (!is_device_address(src) || device_of_address(src) != found->context->device)
+      return refuse(text_of(Rule::CmoOwnMemory).code, refusal(Rule::CmoOwnMemory, ""));
+    Task task;
+    task.what = PrefetchTask{src, size};
+    return submit(world, lock, found, std::move(task));
+  });
+}

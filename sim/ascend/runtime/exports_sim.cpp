@@ -37,6 +37,7 @@ std::string stats_json(const World& world) {
          member("replays", static_cast<double>(world.stats.replays)) + ", " +
          member("tasks", static_cast<double>(world.stats.tasks)) + ", " +
          member("updates", static_cast<double>(world.stats.updates)) + ", " +
+         member("prefetched_bytes", static_cast<double>(world.stats.prefetched)) + ", " +
          member("races", static_cast<double>(world.stats.races)) + ", \"refused\": {" + refused + "}, \"kernels\": {" +
          kernels + "}}";
 }

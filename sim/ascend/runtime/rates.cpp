@@ -16,20 +16,20 @@ constexpr const char* kProfile = "documented: vendor's performance model, matche
 constexpr const char* kScaled = "documented: bf16 from the platform file; int8 and vector assumed, scaled by the clock";
 
 constexpr std::array<Soc, 7> kSocs = {{
-    {"Ascend910B1", 2, 24, 48, 363.7 * kTera, 773 * kTera, 22.6 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 8,
+    {"Ascend910B1", 2, 24, 48, 363.7 * kTera, 773 * kTera, 22.6 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 1850, 8,
      kScaled},
-    {"Ascend910B2", 2, 24, 48, 353.9 * kTera, 752 * kTera, 22 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 8,
+    {"Ascend910B2", 2, 24, 48, 353.9 * kTera, 752 * kTera, 22 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 1800, 8,
      kProfile},
-    {"Ascend910B3", 2, 20, 40, 294.9 * kTera, 626 * kTera, 18 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 8,
+    {"Ascend910B3", 2, 20, 40, 294.9 * kTera, 626 * kTera, 18 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 1800, 8,
      kProfile},
-    {"Ascend910B4", 2, 20, 40, 245.8 * kTera, 560 * kTera, 16 * kTera, 32 * kGibi, 0.8 * kTebi, 96 * kMebi, 8,
+    {"Ascend910B4", 2, 20, 40, 245.8 * kTera, 560 * kTera, 16 * kTera, 32 * kGibi, 0.8 * kTebi, 96 * kMebi, 1500, 8,
      kProfile},
-    {"Ascend910_9391", 3, 24, 48, 353.9 * kTera, 752 * kTera, 22 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 16,
-     kProfile},
-    {"Ascend910_9381", 3, 24, 48, 353.9 * kTera, 752 * kTera, 22 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 16,
-     kProfile},
-    {"Ascend910_9372", 3, 20, 40, 294.9 * kTera, 626 * kTera, 18 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 16,
-     kScaled},
+    {"Ascend910_9391", 3, 24, 48, 353.9 * kTera, 752 * kTera, 22 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 1850,
+     16, kProfile},
+    {"Ascend910_9381", 3, 24, 48, 353.9 * kTera, 752 * kTera, 22 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 1800,
+     16, kProfile},
+    {"Ascend910_9372", 3, 20, 40, 294.9 * kTera, 626 * kTera, 18 * kTera, 64 * kGibi, 1.6 * kTebi, 192 * kMebi, 1800,
+     16, kScaled},
 }};
 
 enum class Known { Measured, Documented, Assumed };
@@ -65,6 +65,8 @@ constexpr std::array<Constant, static_cast<size_t>(Rate::Count)> kRates = {{
      "vendor's performance model; a published profile has means of 2.4 to 11.9, see ASCEND_SIM_RATES=published"},
     {"device: rewriting one task of a graph", 2, "us", Known::Assumed, "a small copy to the device"},
     {"device: start of a copy", 2, "us", Known::Assumed, "as a vector kernel"},
+    {"device: start of a prefetch into the L2 cache", 2, "us", Known::Assumed, "as a copy"},
+    {"what a matrix core reads of the L2 cache", 110, "bytes/cycle", Known::Documented, "vendor's platform files"},
     {"link between host and device", 25e9, "bytes/s", Known::Assumed, "PCIe 4 x16 at about 80 percent"},
     {"device: a collective of several ranks, beside its bytes", 10, "us", Known::Assumed,
      "derived from published steps of tensor parallel engines"},
@@ -177,6 +179,30 @@ Share kernel_share(const Soc& soc, const Kernel& kernel, double alone) {
           memory_seconds(soc, kernel) * 1e6 / alone};
 }
 
+Reading kernel_reading(const Soc& soc, Rates rates, const Kernel& kernel) {
+  Reading r;
+  r.start = rate(is_matrix(kernel.unit) ? Rate::StartCube : Rate::StartVector);
+  r.compute = kernel.work.operations / (peak(soc, kernel.unit) * rate(Rate::ComputeEfficiency)) * 1e6;
+  r.memory = memory_seconds(soc, kernel) * 1e6;
+  r.least = rates == Rates::Published ? published_mean(kernel.name) : 0;
+  r.bytes = kernel.work.bytes;
+  for (const Touch& t : kernel.touches) {
+    const auto begin = reinterpret_cast<uintptr_t>(t.address);
+    if (!t.written && t.bytes > 0) r.from.push_back({begin, begin + t.bytes});
+  }
+  return r;
+}
+
+L2Cache l2_cache(const Soc& soc) {
+  const double bytes_per_us = rate(Rate::CachedBytes) * soc.cube_cores * soc.mhz;
+  return {static_cast<double>(soc.l2_bytes), 1 / (bytes_per_us * rate(Rate::StreamingEfficiency))};
+}
+
+double prefetch_micros(const Soc& soc, size_t bytes) {
+  return rate(Rate::PrefetchStart) +
+         static_cast<double>(bytes) / (soc.hbm_bandwidth * rate(Rate::StreamingEfficiency)) * 1e6;
+}
+
 double update_micros(Rates rates) {
   return rates == Rates::Published ? kPublishedUpdate - PhaseCosts::kRetiled - PhaseCosts::kLaunch
                                    : rate(Rate::HostUpdatePerKernel);
@@ -223,7 +249,11 @@ std::string assumptions(const Soc& soc, bool computes, double launch_factor, Rat
       "streams of one graph divide cores and bandwidth: a kernel has all matrix cores, all vector cores or both from "
       "its start on, and the bandwidth that it would use alone; an event is a task with the gap of one (assumed)\n";
   text += "streams of different graphs, and launches by themselves, do not compete (assumed)\n";
-  text += "every kernel reads its operands from device memory; reuse in the L2 cache is not modelled (assumed)\n";
+  text += line(
+      "kernels read device memory, but for what a prefetch brought into the L2 cache (%zu MiB) since the replay of "
+      "their graph began: that comes at the cache's rate, as far as it is sustained, and is gone when as much as the "
+      "cache holds has passed through it; no other reuse is modelled (assumed)",
+      soc.l2_bytes / kMebi);
   if (launch_factor != 1)
     text +=
         line("host time of operators' phases is multiplied by %.6g (asked for, to see what it decides)", launch_factor);

@@ -19,6 +19,7 @@ struct Soc {
   size_t hbm_bytes;
   double hbm_bandwidth;  // bytes per second, nominal
   size_t l2_bytes;
+  double mhz;   // of the cube cores
   int devices;  // of one server
   const char* source;
 };
@@ -46,6 +47,8 @@ enum class Rate {
   StartVector,
   Rewrite,
   CopyStart,
+  PrefetchStart,
+  CachedBytes,
   LinkBandwidth,
   CollectiveStart,
   PeerBandwidth,
@@ -69,6 +72,9 @@ double published_mean(const std::string& kernel);
 double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel);
 // What the kernel keeps busy during that time.
 Share kernel_share(const Soc& soc, const Kernel& kernel, double alone);
+Reading kernel_reading(const Soc& soc, Rates rates, const Kernel& kernel);
+L2Cache l2_cache(const Soc& soc);
+double prefetch_micros(const Soc& soc, size_t bytes);
 // Host time of a task update, for one kernel, without both phases of its operator.
 double update_micros(Rates rates);
 double device_copy_micros(const Soc& soc, size_t bytes);  // within the device

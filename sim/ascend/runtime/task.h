@@ -69,6 +69,11 @@ struct FillTask {
   int value = 0;
   size_t bytes = 0;
 };
+// Asks for bytes in the L2 cache; nothing reads or writes them.
+struct PrefetchTask {
+  const void* from = nullptr;
+  size_t bytes = 0;
+};
 struct RecordTask {
   std::shared_ptr<Mark> mark;
 };
@@ -110,8 +115,8 @@ struct RewriteTask {
 };
 
 struct Task {
-  std::variant<KernelTask, CopyTask, CollectiveTask, FillTask, RecordTask, WaitTask, ResetTask, ValueWriteTask,
-               ValueWaitTask, HostTask, CallbackTask, GraphTask, RewriteTask>
+  std::variant<KernelTask, CopyTask, CollectiveTask, FillTask, PrefetchTask, RecordTask, WaitTask, ResetTask,
+               ValueWriteTask, ValueWaitTask, HostTask, CallbackTask, GraphTask, RewriteTask>
       what;
   double launched = 0;                          // host clock when the call returned
   bool in_group = false;                        // an update may rewrite it

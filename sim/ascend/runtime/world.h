@@ -96,7 +96,8 @@ struct Stats {
   uint64_t updates = 0;  // tasks rewritten
   uint64_t replays = 0;
   uint64_t races = 0;
-  uint64_t tasks = 0;  // executed
+  uint64_t tasks = 0;       // executed
+  uint64_t prefetched = 0;  // bytes
   std::map<std::string, Kernels> kernels;
   std::map<int, uint64_t> refused;  // calls of the runtime by the code they were refused with
 };

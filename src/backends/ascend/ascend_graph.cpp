@@ -55,7 +55,10 @@ class Notes final : public Recorder {
   size_t groups() const { return groups_; }
   size_t launches() const { return launches_; }
   size_t waits() const { return order_.waits(); }
-  bool several_streams() const { return order_.several_streams(); }
+  // Whether anything is on the stream.
+  bool on(uint8_t stream) const {
+    return std::any_of(notes_.begin(), notes_.end(), [&](const Note& n) { return n.stream == stream; });
+  }
 
   // Tasks on each stream that captures all this; none on a stream that takes no part.
   using Tasks = std::array<int64_t, kMaxGraphStreams>;
@@ -158,21 +161,22 @@ class AscendGraph final : public DeviceGraph {
   const GraphQueues& queues() const { return queues_; }
 
   Status capture(AscendStream& stream, const Notes& notes) {
-    // A side stream of this capture alone: captures that share one have read each other's data (SGLang #30965). It is
-    // pulled into the capture by its first wait, and free again at the end.
-    std::unique_ptr<AscendStream> side;
-    if (notes.several_streams()) {
+    // Further streams of this capture alone: captures that share one have read each other's data (SGLang #30965). Each
+    // is pulled into the capture by its first wait, and free again at the end.
+    std::array<std::unique_ptr<AscendStream>, kMaxGraphStreams> further;
+    for (uint8_t s = 1; s < kMaxGraphStreams; ++s) {
+      if (!notes.on(s)) continue;
       auto made = AscendStream::make(context_);
       // Busy: a graph of one stream may be captured all the same.
-      if (!made) return error(Code::Busy, "no second stream for the capture: {}", made.status().message());
-      side = std::move(*made);
+      if (!made) return error(Code::Busy, "no further stream for the capture: {}", made.status().message());
+      further[s] = std::move(*made);
     }
     // Only this thread's copies are forbidden meanwhile: another may load weights.
     RETURN_IF_ERROR(acl_.check(acl_.aclmdlRICaptureBegin(stream.native(), ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL),
                                "begin to capture"));
     Status recorded = Status::ok();
     for (const Notes::Note& n : notes.notes()) {
-      recorded = put(n, n.stream == 0 ? stream.native() : side->native());
+      recorded = put(n, n.stream == 0 ? stream.native() : further[n.stream]->native());
       if (!recorded.is_ok()) break;
     }
     int32_t state = ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;

@@ -119,6 +119,7 @@ class Launch {
   const int32_t* host(size_t i) const { return static_cast<const int32_t*>(args_->host[i]); }
 
   const Operators& ops() const { return operators_; }
+  const Library& library() const { return library_; }
   bool probing() const { return probing_; }
   bool at_bounds() const { return bounds_; }
   // Where operators that want more than the planned workspace get it; without it that is an error.
@@ -172,9 +173,9 @@ class Launch {
     return library_.check(op.run(workspace, bytes, executor, stream_), op.name);
   }
 
-  // Enqueues what is no operator: `call` takes the stream. Not called in a probe.
+  // What is no operator, such as a collective: `call` takes the stream. Not called in a probe.
   template <typename Call>
-  Status collective(const Call& call) {
+  Status enqueue(const Call& call) {
     ++launched_;
     return probing_ ? Status::ok() : call(stream_);
   }

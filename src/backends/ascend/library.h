@@ -69,6 +69,8 @@ namespace reprise::ascend {
   OPTIONAL(aclsysGetCANNVersion, aclError, (int32_t, CannVersion*))                                                \
   OPTIONAL(aclrtSetSysParamOpt, aclError, (int32_t, int64_t))                                                      \
   OPTIONAL(aclrtGetStreamAvailableNum, aclError, (uint32_t*))                                                      \
+  OPTIONAL(aclrtCmoAsync, aclError, (void*, size_t, int32_t, aclrtStream))                                         \
+  OPTIONAL(aclGetDeviceCapability, aclError, (uint32_t, int32_t, int64_t*))                                        \
   OPTIONAL(aclrtValueWait, aclError, (void*, uint64_t, uint32_t, aclrtStream))                                     \
   OPTIONAL(aclrtValueWrite, aclError, (void*, uint64_t, uint32_t, aclrtStream))                                    \
   /* Only the simulator has these: the calling thread's modelled host time, and what the model assumes. */         \

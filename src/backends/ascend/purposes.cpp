@@ -12,6 +12,8 @@ constexpr Purpose kPurposes[] = {
     {"aclsysGetCANNVersion", "versions in reports; nothing else needs it"},
     {"aclrtSetSysParamOpt", "operators that add in one order; nothing asks for it yet"},
     {"aclrtGetStreamAvailableNum", "whether graphs hold queues for life; without it they are taken to"},
+    {"aclrtCmoAsync", "weights that are read ahead into the L2 cache; products read memory without it"},
+    {"aclGetDeviceCapability", "the size of the L2 cache; the smallest of the known chips is assumed without it"},
     {"aclrtValueWait", "updates beside a replay; without it they come before the replay"},
     {"aclrtValueWrite", "updates beside a replay; without it they come before the replay"},
     {"aclSetAclOpExecutorRepeatable", "eager launches that are planned once; without it each is planned anew"},

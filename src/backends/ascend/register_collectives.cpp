@@ -15,7 +15,7 @@ Status all_gather(const AllGatherArgs& a, Launch& l) {
   const int64_t mine = a.width / element, all = a.of / element, first = a.first / element;
   if (a.even) {
     void* parts = rows == 1 ? a.out.data : l.scratch(static_cast<size_t>(rows * a.of));
-    RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return ranks.all_gather(a.x, parts, rows * a.width, s); }));
+    RETURN_IF_ERROR(l.enqueue([&](aclrtStream s) { return ranks.all_gather(a.x, parts, rows * a.width, s); }));
     if (rows == 1) return Status::ok();
     return l.run(l.ops().copy, l.tensor(a.out, a.type, {rows, ranks.size(), mine}),
                  l.view(parts, a.type, {rows, ranks.size(), mine}, {mine, rows * mine, 1}, 0, rows * all));
@@ -23,7 +23,7 @@ Status all_gather(const AllGatherArgs& a, Launch& l) {
   RETURN_IF_ERROR(l.run(l.ops().zero, l.tensor(a.out, a.type, {rows, all})));
   RETURN_IF_ERROR(l.run(l.ops().copy, l.view(a.out, a.type, {rows, mine}, {all, 1}, first, rows * all),
                         l.tensor(a.x, a.type, {rows, mine})));
-  return l.collective([&](aclrtStream s) { return ranks.merge(a.out.data, rows * all, a.type, s); });
+  return l.enqueue([&](aclrtStream s) { return ranks.merge(a.out.data, rows * all, a.type, s); });
 }
 
 // Rows that all ranks have parts of, one rank's after the other's.
@@ -90,7 +90,7 @@ struct Exchanged {
 
 Status reduce_few(const Exchanged& x, int64_t rows, Launch& l) {
   uint8_t* parts = x.room(x.ranks.size() * rows, l);
-  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return x.ranks.all_gather(x.a.x, parts, rows * x.row, s); }));
+  RETURN_IF_ERROR(l.enqueue([&](aclrtStream s) { return x.ranks.all_gather(x.a.x, parts, rows * x.row, s); }));
   return add_parts(x.a, {parts, x.ranks.size(), rows}, x.a.out.data, l);
 }
 
@@ -107,9 +107,9 @@ Status reduce_shares(const Exchanged& x, int64_t rows, bool filled, Launch& l) {
     RETURN_IF_ERROR(l.run(l.ops().copy, matrix(from), matrix(a.x)));
   }
   uint8_t *parts = x.room(share * size, l), *mine = x.room(share, l);
-  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return x.ranks.all_to_all(from, parts, share * x.row, s); }));
+  RETURN_IF_ERROR(l.enqueue([&](aclrtStream s) { return x.ranks.all_to_all(from, parts, share * x.row, s); }));
   RETURN_IF_ERROR(add_parts(a, {parts, size, share}, mine, l));
-  RETURN_IF_ERROR(l.collective([&](aclrtStream s) { return x.ranks.all_gather(mine, to, share * x.row, s); }));
+  RETURN_IF_ERROR(l.enqueue([&](aclrtStream s) { return x.ranks.all_gather(mine, to, share * x.row, s); }));
   return filled ? l.run(l.ops().copy, matrix(a.out), matrix(to)) : Status::ok();
 }
 

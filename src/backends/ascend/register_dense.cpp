@@ -146,6 +146,16 @@ Status concat(const ConcatArgs& a, Launch& l) {
   return put(a.b, a.a_width, a.b_width);
 }
 
+// Plain memory, however the weights lie in it.
+Status prefetch(const PrefetchArgs& a, Launch& l) {
+  const Library& acl = l.library();
+  return l.enqueue([&](aclrtStream stream) {
+    auto* from = static_cast<char*>(const_cast<void*>(a.param.data)) + a.first;
+    return acl.check(acl.aclrtCmoAsync(from, static_cast<size_t>(a.bytes), ACL_RT_CMO_TYPE_PREFETCH, stream),
+                     "read weights ahead");
+  });
+}
+
 Status argmax(const UnaryArgs& a, Launch& l) {
   return l.run(l.ops().argmax, rows_of(a.x, a, l), 1, false, l.tensor(a.out, DType::I32, {l.size(a.rows)}));
 }
@@ -171,6 +181,7 @@ void register_dense(KernelRegistry& kernels, const std::shared_ptr<Context>& con
   entry({"slice", kernel<slice>, {}, want_constant_rows});
   entry({"concat", kernel<concat>, {}, want_constant_rows});
   entry({"argmax", kernel<argmax>, {}, want_constant_rows});
+  if (context->library().aclrtCmoAsync) entry({"prefetch", kernel<prefetch>, {}, want_constant_rows});
 }
 
 }  // namespace reprise::ascend

@@ -18,7 +18,7 @@ struct KernelTable {
   // elementwise.h
   PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows, gelu, gelu_tanh, scale, softcap, swiglu_clamped,
       widen;
-  CudaKernel concat = nullptr, slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr;
+  CudaKernel concat = nullptr, slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr, prefetch = nullptr;
   // sample.h
   CudaKernel sample = nullptr, mask_logits = nullptr;
   // norm.h

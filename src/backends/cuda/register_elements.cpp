@@ -65,6 +65,7 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("copy", table.copy);
   entries.add("index_select", table.rows);
   entries.add("embedding", table.embedding);
+  entries.add("prefetch", table.prefetch);
   entries.add("sample", table.sample, {.accepts = accepts_sample, .scratch = scratch(sample_bytes)});
   entries.add("mask_logits", table.mask_logits);
   entries.add("rms_norm", table.rms_norm);

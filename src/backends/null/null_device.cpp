@@ -229,6 +229,7 @@ class NullDevice final : public Device {
     info_.host_visible = options.host_visible;
     info_.asynchronous = options.deferred;
     info_.index_dtype = options.index_dtype;
+    info_.read_ahead = options.read_ahead;
   }
   const DeviceInfo& info() const override { return info_; }
   MemoryPool& pool() override { return pool_; }

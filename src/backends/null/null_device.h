@@ -30,6 +30,8 @@ struct NullDeviceOptions {
   DType index_dtype = DType::I32;
   DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
   std::string name = "null";
+  // Round numbers, so that plans have prefetches.
+  ReadAhead read_ahead{"", 1e6, 3e6, 3, 10, 3, 1, size_t{64} << 20};
   // How a part is called; empty: as the NullKernel that it is.
   std::function<Status(OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live)> call;
 };

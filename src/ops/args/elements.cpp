@@ -65,6 +65,10 @@ void SliceArgs::fill(const OpCall& c) {
   element = element_of(c.in[0]);
   type = c.in[0].dtype;
 }
+void PrefetchArgs::fill(const OpCall& c) {
+  first = c.attrs->integer("first");
+  bytes = c.attrs->integer("bytes");
+}
 void IndexSelectArgs::fill(const OpCall& c) {
   fill_rows(c.in[0], *this);
   x_rows = rows;
@@ -74,6 +78,7 @@ void IndexSelectArgs::fill(const OpCall& c) {
 
 std::span<const OpArgs> element_args() {
   static const OpArgs rows[] = {
+      hint_row("prefetch", &PrefetchArgs::param),
       op_row("add", &BinaryArgs::out, &BinaryArgs::a, constant_rows),
       op_row("mul", &BinaryArgs::out, &BinaryArgs::a, constant_rows),
       op_row("silu", &UnaryArgs::out, &UnaryArgs::x, constant_rows),

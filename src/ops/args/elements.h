@@ -123,6 +123,14 @@ struct SiluMulArgs {
   void fill(const OpCall& call);
 };
 
+// prefetch: so many bytes from byte `first` of the parameter on
+struct PrefetchArgs {
+  In param;
+  int64_t first, bytes;
+
+  void fill(const OpCall& call);
+};
+
 struct ScaleRowsArgs {
   In x, scale;
   Out out;

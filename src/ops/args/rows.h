@@ -31,6 +31,13 @@ OpArgs op_row(std::string_view op, Out A::*last, Typed A::*typed, Other A::*othe
   return row;
 }
 
+// Of an op without results: `last` is an operand.
+template <class A>
+OpArgs hint_row(std::string_view op, In A::*last) {
+  const auto bind = [](const OpCall& c, LaunchArgs& args) { args.as<A>().fill(c); };
+  return {op, bind, place_in(last) + 1, 0, -1, nullptr};
+}
+
 // Sizes of the first operand behind the first one.
 inline Status constant_rows(const OpCall& c) { return want_constant_rows(c, 0); }
 

@@ -153,6 +153,24 @@ struct ScaleRows {
 
 // Row i of `out` is `bytes` of row source(i) of `x`, from byte `begin` of its `pitch`; a source outside [0, count)
 // gives zeros. One block a row.
+// A thread asks for kChunk bytes at a time. Few threads: what they ask for arrives long after they have ended, and the
+// multiprocessors are for what runs meanwhile.
+struct Prefetch {
+  static constexpr int kThreads = 32, kBlocks = 1;
+  static constexpr int64_t kChunk = 4096, kLine = 128;
+  const char* from;
+  int64_t bytes;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t lanes = static_cast<int64_t>(lane.blocks()) * lane.threads();
+    for (int64_t at = (lane.block() * lane.threads() + lane.thread()) * kChunk; at < bytes; at += lanes * kChunk) {
+      const int64_t left = bytes - at;
+      lane.prefetch(from + at, static_cast<int>(left < kChunk ? left / kLine * kLine : kChunk));
+    }
+  }
+};
+
 struct CopyRows {
   static constexpr int kThreads = kElementThreads, kBlocks = 1;
   const char* x;
@@ -335,6 +353,14 @@ void run_rows(const IndexSelectArgs& a, L& launch) {
 }
 
 template <class L>
+void run_prefetch(const PrefetchArgs& a, L& launch) {
+  const char* param = a.param;
+  const int64_t most = launch.multiprocessors / 8 + 1,
+                needed = blocks_for(a.bytes, Prefetch::kThreads * Prefetch::kChunk);
+  launch.run(needed < most ? needed : most, Prefetch::kThreads, 0, Prefetch{param + a.first, a.bytes});
+}
+
+template <class L>
 void run_concat(const ConcatArgs& a, L& launch) {
   launch.run(launch.size(a.rows), kElementThreads, 0, JoinColumns{a.a, a.b, a.out, a.a_width, a.b_width});
 }
@@ -365,6 +391,7 @@ void fill_elementwise_of(KernelTable& table) {
   table.copy = erased<L, run_copy<L>>;
   table.rows = erased<L, run_rows<L>>;
   table.embedding = erased<L, run_rows<L>>;
+  table.prefetch = erased<L, run_prefetch<L>>;
 }
 
 }  // namespace reprise::cuda

@@ -9,6 +9,7 @@
 //   shared()                                     dynamic shared memory, 128-byte aligned
 //   sync() warp_sync()
 //   shuffle_xor(v, mask) shuffle(v, lane)        all 32 lanes take part
+//   prefetch(from, bytes)                        a multiple of 128 bytes of global memory into the L2 cache, some time
 //   copy_async(to, from, bytes)                  16 bytes into shared memory, the part behind `bytes` zeros
 //   commit_copies() wait_copies<N>()             until all but the last N groups have arrived; sync() comes after it
 //   load_matrices<transposed>(r, row)            ldmatrix.x4: lane i gives the address of row i % 8 of matrix i / 8
@@ -282,6 +283,13 @@ class DeviceLane {
   template <class T>
   DEV T shuffle(T v, int from) {
     return __shfl_sync(0xffffffffu, v, from);
+  }
+  DEV void prefetch(const char* from, int bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from), "r"(bytes) : "memory");
+#else
+    for (int i = 0; i < bytes; i += 128) asm volatile("prefetch.global.L2 [%0];\n" ::"l"(from + i));
+#endif
   }
   DEV void copy_async(void* to, const void* from, int bytes) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(address(to)), "l"(from), "r"(bytes)

@@ -1,0 +1,129 @@
+// Which weights are read ahead beside which launches, and why others are not.
+#include <gtest/gtest.h>
+
+#include "graph/streams.h"
+#include "support.h"
+
+namespace reprise::insert_prefetch_test {
+namespace {
+
+struct InsertPrefetch : testing::Test {
+  // 100 bytes a microsecond: the tiny models' weights are large. A launch leaves memory idle for 100 us, and a prefetch
+  // begins after 150.
+  ReadAhead ahead{"", 100, 300, 100, 1000, 150, 10, 1 << 20};
+  Platform platform = test::null_platform();  // outlives the graphs
+  int streams = 1;
+  int64_t most = 1 << 20;
+
+  struct Planned {
+    Graph graph;
+    PassReport report;
+    MemoryPlan plan;
+  };
+  Planned plan(const test::TinyModel& model) {
+    null::NullDeviceOptions device;
+    device.read_ahead = ahead;
+    platform.device = null::make_null_device(device);
+    PipelineOptions options;
+    options.streams = streams;
+    options.prefetch_bytes = most;
+    Planned p{test::trace_tiny(model, *platform.ops), {}, {}};
+    auto report = run_pipeline(p.graph, options, platform);
+    EXPECT_TRUE(report.is_ok()) << report.status().message();
+    EXPECT_EQ(report->passes.back().name, "insert_prefetch");
+    EXPECT_TRUE(verify(p.graph).is_ok()) << verify(p.graph).message();
+    p.plan = plan_memory(p.graph, {});
+    const Status checked = check_plan(p.graph, p.plan);
+    EXPECT_TRUE(checked.is_ok()) << checked.message();
+    p.report = std::move(report->passes.back());
+    // Written down and read again it is the same.
+    const auto read = parse_graph(print(p.graph), *platform.ops);
+    EXPECT_TRUE(read.is_ok()) << read.status().message();
+    if (read.is_ok()) EXPECT_EQ(print(*read), print(p.graph));
+    return p;
+  }
+  // "BYTES from FIRST of ALL after OP until OP"
+  static std::vector<std::string> hints(const Graph& g) {
+    std::vector<std::string> out;
+    for (const Node* n = g.first(); n; n = n->next) {
+      if (!n->is_hint()) continue;
+      const Node* reader = n->next;
+      while (reader->is_hint() || std::find(reader->in.begin(), reader->in.end(), n->in[0]) == reader->in.end())
+        reader = reader->next;
+      out.push_back(fmt::format("{} from {} of {}{} until {}", n->attrs.integer("bytes"), n->attrs.integer("first"),
+                                n->in[0]->type.shape.elements({}) * 2,
+                                n->waits.empty() ? "" : " after " + n->waits[0]->op->name, reader->op->name));
+    }
+    return out;
+  }
+};
+
+TEST_F(InsertPrefetch, WeightsComeWhileMemoryIdles) {
+  const Planned p = plan({"Qwen3ForCausalLM", 2});
+  // Behind the last attention the wanted rows are gathered as well.
+  EXPECT_EQ(hints(p.graph), (std::vector<std::string>{"14848 from 0 of 98304 until linear",
+                                                      "14848 from 0 of 49152 after linear until linear",
+                                                      "34816 from 0 of 49152 after linear until linear"}));
+  ASSERT_FALSE(p.report.refused.empty());
+  EXPECT_EQ(p.report.refused[0].reason, "memory idles for 100.0 us before it, and a prefetch begins after 150.0 us");
+  // Values have the places that they have without.
+  Graph plain = test::trace_tiny({"Qwen3ForCausalLM", 2}, *platform.ops);
+  ASSERT_TRUE(run_pipeline(plain, {}, platform).is_ok());
+  EXPECT_EQ(p.plan.arena_bytes, plan_memory(plain, {}).arena_bytes);
+}
+
+// With time for more than one weight: each byte is asked for once, from the first on, and no more than the limit.
+TEST_F(InsertPrefetch, NothingIsReadAheadTwice) {
+  ahead.launch_us = 600;
+  for (const int64_t limit : {int64_t{1} << 20, int64_t{20000}}) {
+    most = limit;
+    const Planned p = plan({"Qwen3ForCausalLM", 3});
+    std::map<const Value*, int64_t> asked;
+    int several = 0;
+    for (const Node* n = p.graph.first(); n; n = n->next) {
+      if (!n->is_hint()) continue;
+      EXPECT_EQ(n->attrs.integer("first"), asked[n->in[0]]);
+      asked[n->in[0]] += n->attrs.integer("bytes");
+      EXPECT_LE(asked[n->in[0]], std::min(limit, n->in[0]->type.shape.elements({}) * 2));
+      several += n->next->is_hint() || (n->next->is_param() && n->next->next->is_hint()) ? 1 : 0;
+    }
+    EXPECT_GT(several, 0) << limit;
+    EXPECT_GT(asked.size(), 6u) << limit;
+  }
+}
+
+TEST_F(InsertPrefetch, ExpertsAreNotReadAhead) {
+  const Planned p = plan({"Qwen3MoeForCausalLM", 2});
+  const auto told = [&](const std::string& why) {
+    return std::count_if(p.report.refused.begin(), p.report.refused.end(),
+                         [&](const PassRemark& r) { return r.reason == why; });
+  };
+  EXPECT_GT(told("which of its matrices are read depends on the step"), 0);
+  for (const Node* n = p.graph.first(); n; n = n->next)
+    if (n->is_hint()) EXPECT_EQ(n->in[0]->type.shape.rank(), 2);
+}
+
+// Beside the shared expert's products on the side stream memory is busy.
+TEST_F(InsertPrefetch, WhatRunsBesideAProductLeavesNoTime) {
+  const auto beside_routing = [&] {
+    const Planned p = plan({"Qwen2MoeForCausalLM", 2});
+    return std::count_if(p.report.applied.begin(), p.report.applied.end(),
+                         [](const PassRemark& r) { return r.reason.find("moe_combine") != std::string::npos; });
+  };
+  ahead.launch_us = 300;
+  const auto alone = beside_routing();
+  streams = 2;
+  EXPECT_GT(alone, 0);
+  EXPECT_EQ(beside_routing(), 0);
+}
+
+TEST_F(InsertPrefetch, ADeviceThatCannotSaysSo) {
+  ahead.refusal = "nobody asked it";
+  const Planned p = plan({"Qwen3ForCausalLM", 2});
+  EXPECT_TRUE(hints(p.graph).empty());
+  ASSERT_EQ(p.report.refusals, 1);
+  EXPECT_EQ(p.report.refused[0].reason, "nobody asked it");
+}
+
+}  // namespace
+}  // namespace reprise::insert_prefetch_test
