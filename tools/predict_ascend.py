@@ -438,9 +438,8 @@ RANKED = [("Qwen3-32B bf16", "qwen3-32b", "none", (2, 4, 8)), ("Qwen3-32B W8A8",
 
 def part_ranks(model):
     batches, context = model.args.batches, model.args.input_len
-    heads = [f"{form}, batch {b}" for b in batches for form in ("gather", "reduce")]
-    lines = ["| decode, ms | cards | " + " | ".join(heads) + " | prefill, gather | reduce |",
-             "|---" * (len(heads) + 4) + "|"]
+    heads = [f"{b}{' row' if b == 1 else ''}: gather | reduce" for b in batches]
+    lines = ["| ms | cards | " + " | ".join(heads) + " | prefill: gather | reduce |", "|---" * (2 * len(heads) + 4) + "|"]
     for name, folder, quantisation, numbers in RANKED:
         for cards in numbers:
             got = {form: model.whole_model(folder, quantisation, batches, context, "--graph", "required",
