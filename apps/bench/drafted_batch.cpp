@@ -147,7 +147,9 @@ Result<OneBatchRow> measure_drafted_batch(engine::Engine& engine, const OneBatch
     o.speculation = plan.speculation;
     BatchRun run(engine.device());
     RETURN_IF_ERROR(run_batch(engine, o, plan, batch_size, seed, run));
-    if (plan.acceptance) RETURN_IF_ERROR(check_answers(without.texts, run.texts));
+    // Elsewhere steps of one row and of several may round otherwise, so answers may part at a near tie.
+    if (plan.acceptance && engine.device().info().row_invariant)
+      RETURN_IF_ERROR(check_answers(without.texts, run.texts));
     for (const double s : run.times.decode_s) steps.push_back(s * 1e3);
     prefill.push_back(run.times.prefill_s);
     decode.push_back(run.decode_s());

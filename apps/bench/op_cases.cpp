@@ -86,6 +86,7 @@ class Maker {
       const int64_t qkv_rows = (m_.heads + 2 * m_.kv_heads) * m_.head_size;
       for (const BlockFormatInfo& b : kBlockFormats) {
         if (h % b.elements != 0) continue;
+        if (b.format == BlockFormat::Q5_0 || b.format == BlockFormat::Q5_1) continue;  // the groups of q5_k
         const Attrs format{{"format", std::string(b.name)}};
         const std::string name(b.name);
         out.push_back({op, m_.name, name + " qkv", t(), {rows(h), blocks(qkv_rows, h, b.format)}, format});

@@ -147,8 +147,8 @@ Status check_waits(const std::vector<const Node*>& nodes, const Touches& touches
         const Node& second = *nodes[list[b]];
         if (list[a] == list[b] || (!writes(first, root) && !writes(second, root))) continue;
         if (!order.done_before(list[a], list[b]))
-          return error(Code::Internal, "streams: {} %{} touches %{} and does not wait for {} %{}", second.op->name,
-                       second.result()->id, root->id, first.op->name, first.result()->id);
+          return error(Code::Internal, "streams: {} {} touches %{} and does not wait for {} {}", second.op->name,
+                       node_label(second), root->id, first.op->name, node_label(first));
       }
     }
   }

@@ -207,7 +207,13 @@ void CompiledModel::cut(GraphMode mode) {
   std::vector<Thunk> thunks;
   for (Piece& p : pieces_) thunks.insert(thunks.end(), p.thunks.begin(), p.thunks.end());
   pieces_.clear();
+  // Hints open no piece of their own: they are for what is launched behind them.
+  std::vector<Thunk> hints;
   for (const Thunk& t : thunks) {
+    if (nodes_[t.node]->is_hint()) {
+      hints.push_back(t);
+      continue;
+    }
     // What the host reads at a launch would stay as it was at capture.
     const bool fixed = reads_on_host(t) && !device_->info().patches;
     const HeadMask heads = heads_of_[t.node];
@@ -215,8 +221,12 @@ void CompiledModel::cut(GraphMode mode) {
     const bool captured = !fixed && !head && (mode == GraphMode::Whole || (mode == GraphMode::Piecewise && !splits(t)));
     if (pieces_.empty() || pieces_.back().captured != captured || pieces_.back().heads != heads)
       pieces_.push_back({{}, captured, heads});
-    pieces_.back().thunks.push_back(t);
+    std::vector<Thunk>& piece = pieces_.back().thunks;
+    piece.insert(piece.end(), hints.begin(), hints.end());
+    hints.clear();
+    piece.push_back(t);
   }
+  if (!pieces_.empty()) pieces_.back().thunks.insert(pieces_.back().thunks.end(), hints.begin(), hints.end());
 }
 
 const CompiledModel::Capture* CompiledModel::find(int64_t size) const {

@@ -331,6 +331,8 @@ class Engine final : public Executor {
   Status run_captured(const StepPlan& plan, std::span<const StepItem> items, LiveSizes live, StepOutput output);
   Status run_with_fault(const Fault& fault, StepPlan plan, size_t phase, const LiveSizes& live, StepOutput output);
   Status run_with_flip(const Fault& flip, StepRunner& runner, const LiveSizes& live, StepOutput output);
+  uint64_t source_generation() const;
+  bool caches_moved() const;  // from where programs are bound to
   Status rebind_if_moved();
 
   // Checks of replays, in engine_check.cpp.
@@ -366,6 +368,7 @@ class Engine final : public Executor {
   models::ModelConfig config_;
   std::shared_ptr<const checkpoint::QuantPlan> quantisation_;
   std::optional<checkpoint::Checkpoint> checkpoint_;
+  bool own_logits_head_ = false;    // of a head: "lm_head.weight" is not the model's
   std::vector<std::string> lends_;  // of its parameters, those that are rows of one tensor as it is stored
   ParamStore params_;
   models::StepSpec step_;

@@ -231,7 +231,7 @@ Status Engine::launch_beside(Flight& f) {
   if (Flight* before = step_before(f); before && (before->again || !before->status.is_ok())) finish(*before);
   // One that ran alone was done before anybody waited for its tokens.
   if (const Flight* before = step_before(f); before && before->done && before->status.is_ok()) resolve_tokens(*before);
-  if (pool_.generation() != bound_generation_) {
+  if (caches_moved()) {
     for (Flight& other : flights_)
       if (other.ticket != 0) finish(other);
     RETURN_IF_ERROR(rebind_if_moved());

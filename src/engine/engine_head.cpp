@@ -107,6 +107,7 @@ Status Engine::open_trained_head() {
   checkpoint_->set_aside([&](const CheckpointTensor& t) {
     return t.name == "d2t" || t.name == "t2d" || t.name == kEmbedding || (t.name == kHead && !has_head);
   });
+  own_logits_head_ = has_head;
   const bool tied = !model.find(kHead);
   RETURN_IF_ERROR(checkpoint_->borrow(std::move(model), [&](const CheckpointTensor& t) {
     return t.name == kEmbedding || (t.name == kHead && !has_head);
@@ -124,6 +125,7 @@ std::vector<void*> Engine::lent_params(std::span<const ParamPlan> params, const 
     const std::string& name = params[i].name;
     const bool made = std::any_of(derived.begin(), derived.end(), [&](const auto& d) { return d.name == name; });
     if ((name != kEmbedding && name != kHead) || made) continue;
+    if (name == kHead && own_logits_head_) continue;  // trained for the drafts, under the model's name for its own
     lends_.push_back(name);
     // A file of packed weights holds all of them.
     if (!options_.lender || !options_.weight_cache.empty()) continue;

@@ -250,9 +250,14 @@ Status Engine::run_with_flip(const Fault& fault, StepRunner& runner, const LiveS
   return Status::ok();
 }
 
+uint64_t Engine::source_generation() const { return source_ ? source_->pool_.generation() : 0; }
+
+bool Engine::caches_moved() const {
+  return pool_.generation() != bound_generation_ || source_generation() != bound_source_;
+}
+
 Status Engine::rebind_if_moved() {
-  const uint64_t of_source = source_ ? source_->pool_.generation() : 0;
-  if (pool_.generation() == bound_generation_ && of_source == bound_source_) return Status::ok();
+  if (!caches_moved()) return Status::ok();
   const auto external = caches();
   const PoolSizes pools = pool_sizes();
   LiveSizes now;
@@ -261,7 +266,7 @@ Status Engine::rebind_if_moved() {
   for (size_t p = 0; p < phases().size(); ++p) RETURN_IF_ERROR(runners_[p]->rebind(external, now));
   if (check_) RETURN_IF_ERROR(check_->rebind(external));
   bound_generation_ = pool_.generation();
-  bound_source_ = of_source;
+  bound_source_ = source_generation();
   ++counters_.rebinds;
   log::info("the KV cache has moved ({} tokens now); captured graphs read the new place",
             pool_.total_pages() * kv::kPageTokens);

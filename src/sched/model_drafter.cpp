@@ -237,8 +237,11 @@ Status ModelDrafter::make_drafts() {
       const double took = seconds_since(std::exchange(last, Clock::now())) * 1e6;
       round_us_ += round_us_ > 0 ? (took - round_us_) / 16 : took;
     }
-    if (!more) return Status::ok();
+    if (!more) break;
   }
+  for (Chain& c : chains_)
+    if (c.broken) give_back(*c.text, false);
+  return Status::ok();
 }
 
 // False: no chain wants a further draft.
@@ -282,8 +285,8 @@ Status ModelDrafter::take_round(Round& round) {
     if (static_cast<int64_t>(c.out->tokens.size()) >= c.most) continue;
     int32_t token = result.tokens[static_cast<size_t>(row)];
     if (token < 0) {
-      if (c.asked > static_cast<int64_t>(c.out->tokens.size()) + 1)
-        return error(Code::Internal, "a logit is no number, and the next step has read its token");
+      // What the next round, which is under way, makes of it is left alone, and the text is read anew.
+      c.broken = c.asked > static_cast<int64_t>(c.out->tokens.size()) + 1;
       c.most = static_cast<int64_t>(c.out->tokens.size());
       continue;
     }

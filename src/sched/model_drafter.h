@@ -74,6 +74,7 @@ class ModelDrafter final : public spec::Drafter {
     models::SourceRows source = {};    // of a head
     std::vector<int32_t> behind = {};  // of the first round: the tokens behind the first of those it computes
     int64_t asked = 0;                 // drafts that rounds were submitted for
+    bool broken = false;               // a round took a token that is none
   };
   // One step, for the next draft of each chain that wants one.
   struct Round {

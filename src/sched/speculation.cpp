@@ -92,8 +92,8 @@ SpecOff Speculation::list_wishes(const Batch& batch, const BatchLimits& limits, 
     LiveRequest& r = *batch.owners[i];
     if (r.result.finish != FinishReason::None) continue;
     int64_t most = std::min(most_drafts(r, ahead, why), most_rows);
-    if (limits.to_borders && most > drafts_to_border(r)) {
-      most = drafts_to_border(r);
+    if (const int64_t room = std::max<int64_t>(0, drafts_to_border(r) - ahead); limits.to_borders && most > room) {
+      most = room;
       if (most == 0) why = SpecOff::Border;
     }
     if (most <= 0) continue;

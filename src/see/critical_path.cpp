@@ -194,7 +194,8 @@ std::string path_text(const CriticalPath& path) {
 OrderedJson path_json(const CriticalPath& path, const CompiledModel& model) {
   OrderedJson ops = OrderedJson::array(), chain = OrderedJson::array();
   for (const OpOnPath& o : path.ops) ops.push_back({{"op", o.op}, {"events", o.events}, {"us", o.seconds * 1e6}});
-  for (const uint32_t n : path.chain) chain.push_back(model.node(n)->result()->id);
+  for (const uint32_t n : path.chain)
+    if (const Node& node = *model.node(n); !node.out.empty()) chain.push_back(node.result()->id);
   return {{"kernel_us", path.kernel_s * 1e6},
           {"barrier_us", path.barrier_s * 1e6},
           {"gap_us", path.gap_s * 1e6},

@@ -41,6 +41,9 @@ OrderedJson event(const char* kind, const std::string& name, int track, int64_t 
           {"dur", static_cast<double>(end_ns - begin_ns) / 1e3}};
 }
 
+// The number of what it makes; null of what makes nothing.
+OrderedJson value_of(const Node& n) { return n.out.empty() ? OrderedJson(nullptr) : OrderedJson(n.result()->id); }
+
 }  // namespace
 
 OrderedJson chrome_trace(const StepProfile& p, const CompiledModel& model, const std::string& title) {
@@ -127,7 +130,7 @@ OrderedJson profile_json(const StepProfile& p, const CompiledModel& model) {
   for (size_t i = 0; i < p.nodes.size(); ++i) {
     const NodeTime& n = p.nodes[i];
     j["nodes"].push_back({{"number", n.node},
-                          {"value", model.node(n.node)->result()->id},
+                          {"value", value_of(*model.node(n.node))},
                           {"op", model.node(n.node)->op->name},
                           {"busy_us", n.busy_s * 1e6},
                           {"wait_us", n.wait_s * 1e6},

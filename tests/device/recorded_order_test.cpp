@@ -46,7 +46,8 @@ TEST(RecordedOrder, RulesOfARecording) {
   RecordedOrder o;
   EXPECT_OK(o.launch(0));
   EXPECT_NE(o.launch(1).message().find("has waited for nothing yet"), std::string::npos);
-  EXPECT_NE(o.launch(2).message().find("allowed: 0 to 1"), std::string::npos);
+  EXPECT_NE(o.launch(2).message().find("has waited for nothing yet"), std::string::npos);
+  EXPECT_NE(o.launch(3).message().find("allowed: 0 to 2"), std::string::npos);
   EXPECT_NE(o.wait(1, 3).message().find("mark 3, not recorded yet"), std::string::npos);
   EXPECT_OK(o.record(0, 3));
   EXPECT_OK(o.wait(1, 3));

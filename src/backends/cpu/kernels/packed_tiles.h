@@ -82,7 +82,7 @@ inline void packed_rows(int rows, const float* x, int64_t ldx, const uint8_t* pa
 }
 
 template <class P, int kPart = 0>
-inline void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* out) {
+inline __attribute__((always_inline)) void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* out) {
   reg_store(out + kPart * kStripColumns, packed_weight<P, kPart>(group, column, d, m));
   if constexpr (kPart + 1 < kGroupK) widen_group<P, kPart + 1>(group, column, d, m, out);
 }

@@ -151,8 +151,6 @@ struct ScaleRows {
   }
 };
 
-// Row i of `out` is `bytes` of row source(i) of `x`, from byte `begin` of its `pitch`; a source outside [0, count)
-// gives zeros. One block a row.
 // A thread asks for kChunk bytes at a time. Few threads: what they ask for arrives long after they have ended, and the
 // multiprocessors are for what runs meanwhile.
 struct Prefetch {
@@ -171,6 +169,8 @@ struct Prefetch {
   }
 };
 
+// Row i of `out` is `bytes` of row source(i) of `x`, from byte `begin` of its `pitch`; a source outside [0, count)
+// gives zeros. One block a row.
 struct CopyRows {
   static constexpr int kThreads = kElementThreads, kBlocks = 1;
   const char* x;
