@@ -167,6 +167,7 @@ Result<OneBatchRow> measure_drafted_batch(engine::Engine& engine, const OneBatch
   row.accepted_at.assign(all.accepted_at.begin(), all.accepted_at.begin() + plan.speculation.draft_tokens - 1);
   row.drafted_steps = static_cast<int64_t>(all.drafts);
   row.plain_decode_s = quantile(plain, 0.5);
+  row.same_answers = plan.acceptance && engine.device().info().row_invariant;
   return row;
 }
 

@@ -37,7 +37,8 @@ struct OneBatchRow {
   int64_t draft_tokens = 0, accepted_tokens = 0;
   std::vector<int64_t> accepted_at = {};  // by place among the drafts of a step
   int64_t drafted_steps = 0;              // of a sequence, with drafts
-  double plain_decode_s = 0;              // where OneBatch::acceptance is set: the same answers without drafts
+  double plain_decode_s = 0;              // where OneBatch::acceptance is set: the same prompts without drafts
+  bool same_answers = false;              // these were compared, and are equal
 };
 
 // Prompts of `input_len` tokens each, by the seed.
