@@ -58,6 +58,11 @@ class Sharder {
   static bool is_by_head(const Node& n, size_t i) {
     return n.op->operands[i].role == OperandRole::Tensor && n.in[i]->def->is_param() && n.in[i]->type.shape.rank() == 1;
   }
+  // A parameter of one number, as a scale that serves all.
+  static bool is_one_number(const Node& n, size_t i) {
+    const Shape& s = n.in[i]->type.shape;
+    return n.in[i]->def->is_param() && s.rank() == 1 && s[0].is_constant() && s[0].factor == 1;
+  }
   bool carries_heads(const Node& n, size_t i) const {
     const OperandRole role = n.op->operands[i].role;
     return role != OperandRole::Cache && role != OperandRole::Weight && !n.op->operands[i].is_index() &&
@@ -86,6 +91,9 @@ class Sharder {
   Status visit(Node& n) {
     if (n.is_param()) return Status::ok();  // made where it is read
     if (n.is_input()) return input(n);
+    if (share_.experts > 1 && n.op == route_) return route(n);
+    if (n.op == index_select_ && own_rows_.contains(n.in[1])) return own_rows(n);
+    if (n.op == combine_ && own_rows_.contains(n.in[2]->def->result())) return combine(n);
     if (share_.experts > 1 && n.op->has(OperandRole::Starts)) return groups(n);
     ASSIGN_OR_RETURN(const bool kept, keep_rows(n));
     if (kept) return Status::ok();
@@ -194,6 +202,7 @@ class Sharder {
   Status settle(const Value* old) {
     if (old->def->is_param() || !placed(old).groups) return Status::ok();
     Placed& p = placed(old);
+    if (packed_.contains(p.groups)) return refuse(*old->def, "rows of this rank's experts alone are asked for by all");
     const Shape shape = p.value->type.shape;
     const bool heads = shape.rank() == 3;
     const int64_t width = heads ? shape[1].factor : shape.back().factor;
@@ -227,6 +236,7 @@ class Sharder {
     std::optional<Cut> cut;
     if (n.is_view()) return keep_rows_flat(n);
     for (size_t i = 0; i < n.in.size(); ++i) {
+      if (is_one_number(n, i)) continue;
       if (n.in[i]->def->is_param()) return false;
       const Placed& p = placed(n.in[i]);
       const bool by_rows = n.op->operands[i].role == OperandRole::Rows || (i == 0 && n.op->has(op_trait::kVectors));
@@ -236,7 +246,10 @@ class Sharder {
     }
     if (!groups || (cut && !n.op->has(op_trait::kColumns))) return false;
     std::vector<Value*> in;
-    for (const Value* v : n.in) in.push_back(placed(v).value);
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      ASSIGN_OR_RETURN(Value * v, is_one_number(n, i) ? param(n.in[i]) : placed(n.in[i]).value);
+      in.push_back(v);
+    }
     RETURN_IF_ERROR(add(n, std::move(in), cut, groups));
     return true;
   }
@@ -353,6 +366,69 @@ class Sharder {
       ASSIGN_OR_RETURN(in[i], group_part(n.in[i], mine, cut));
     }
     return add(n, std::move(in), cut, borders);
+  }
+
+  // The combining op of a choice of experts, where its device has the op that combines over ranks.
+  const Node* combined_over_ranks(const Node& n, const Cut& mine) {
+    const Node* found = nullptr;
+    for (const Use& u : n.result(1)->uses)
+      if (u.user->op == combine_ && u.operand == 2 && !found) found = u.user;
+    if (!found || share_.experts != share_.size || n.result(1)->uses.size() != 1) return nullptr;
+    for (const Use& u : n.result(0)->uses)
+      if (u.user->op != index_select_ || u.operand != 1) return nullptr;
+    const OpSchema* op = c_.ops().find("combine_over_ranks");
+    if (!op) return nullptr;
+    const TensorType &chosen = n.in[0]->type, &y = found->in[0]->type;
+    const Dim tokens = chosen.shape[0],
+              rows(tokens.factor * std::min(chosen.shape[1].factor, mine.count), tokens.symbol);
+    const std::vector<TensorType> types{
+        {y.dtype, {rows, y.shape[1]}}, found->in[1]->type, n.result(1)->type, chosen, n.result(2)->type};
+    const Attrs attrs{{"first", mine.first}, {"count", mine.count}};
+    return c_.has_kernel(*op, types, attrs).is_ok() ? found : nullptr;
+  }
+
+  // All ranks choose and sort alike. Where the device combines over ranks, a rank goes on with the rows of its experts
+  // alone: there is room for the most that there can be, and none is dropped.
+  Status route(const Node& n) {
+    ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+    RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
+    const int64_t all = n.result(2)->type.shape[0].factor - 1;
+    const int ways = share_.size / share_.experts;
+    ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways, share_.experts));
+    const Cut mine{here.first, here.count, all};
+    if (!combined_over_ranks(n, mine)) return Status::ok();
+    ASSIGN_OR_RETURN(Node * own,
+                     call("own_rows", {placed(n.result(0)).value, placed(n.result(2)).value},
+                          {{"first", mine.first}, {"count", mine.count}, {"top_k", n.in[0]->type.shape[1].factor}}));
+    c_.applied(*own, fmt::format("rows of {} of {} experts are here", mine.count, mine.of));
+    own_rows_[n.result()] = own->result();
+    borders_[n.result(2)] = own->result(1);
+    packed_.insert(own->result(1));
+    return Status::ok();
+  }
+
+  Status own_rows(const Node& n) {
+    ASSIGN_OR_RETURN(Value * x, whole(n.in[0]));
+    Value* mine = own_rows_.at(n.in[1]);
+    return add(n, {x, mine}, std::nullopt, mine->def->result(1));
+  }
+
+  Status combine(const Node& n) {
+    const Node& route = *n.in[2]->def;
+    const Placed& y = placed(n.in[0]);
+    const Value* own = own_rows_.at(route.result());
+    if (y.groups != own->def->result(1) || y.cut) return refuse(n, "its rows are not those of this rank's experts");
+    std::vector<Value*> in{y.value};
+    for (const Value* v : {n.in[1], n.in[2], route.in[0], route.result(2)}) {
+      ASSIGN_OR_RETURN(Value * all, whole(v));
+      in.push_back(all);
+    }
+    const Attrs& range = own->def->attrs;
+    ASSIGN_OR_RETURN(Node * made, call("combine_over_ranks", std::move(in),
+                                       {{"first", range.integer("first")}, {"count", range.integer("count")}}));
+    c_.applied(*made, "each rank adds the choices of its share of tokens; all ranks' are gathered");
+    at_[n.result()] = {made->result(), std::nullopt};
+    return Status::ok();
   }
 
   Result<Value*> own_borders(const Value* starts, const Cut& mine) {
@@ -703,6 +779,10 @@ class Sharder {
   std::unordered_map<const Node*, Groups> groups_;
   std::unordered_map<const Value*, Value*> own_indices_;  // of an input, those of this rank's part
   std::unordered_map<const Value*, Value*> borders_;      // of all groups, and of this rank's
+  std::unordered_map<const Value*, Value*> own_rows_;     // rows sorted by expert, and of these this rank's alone
+  std::unordered_set<const Value*> packed_;               // borders of rows that are here alone, from 0 on
+  const OpSchema *route_ = c_.ops().find("moe_route"), *combine_ = c_.ops().find("moe_combine"),
+                 *index_select_ = c_.ops().find("index_select");
 };
 
 }  // namespace

@@ -50,6 +50,7 @@ struct Case {
   bool all_modes = false;
   // A fusion that rounds otherwise than its parts, and that a gather between them keeps from firing.
   std::vector<std::string> without = {};
+  bool experts = false;  // are shared out
 };
 
 void PrintTo(const Case& c, std::ostream* to) { *to << c.model; }
@@ -71,7 +72,9 @@ TEST_P(AscendRanks, GiveTheBitsOfOneCard) {
     const std::vector<float> expected = one_card(folder, options);
     ASSERT_FALSE(expected.empty());
     for (const int n : c.cards) {
+      if (c.experts) options.ep_size = n;
       const std::vector<float> got = several_cards(folder, options, n);
+      options.ep_size = 1;
       ASSERT_EQ(got.size(), expected.size()) << n << " cards";
       const auto [at, wanted] = std::mismatch(got.begin(), got.end(), expected.begin());
       EXPECT_TRUE(at == got.end()) << n << " cards, mode " << &options - modes.data() << ": logit " << at - got.begin()
@@ -149,6 +152,19 @@ TEST(AscendRanksStart, TellsWhatIsMissing) {
       std::string::npos)
       << world.status().message();
 }
+
+// Experts that are shared out: none, some or all of a token's choices are on a card, decode sizes of 1 to 4 rows are no
+// multiple of the cards, and 5 experts over 2, or 3, are uneven shares.
+INSTANTIATE_TEST_SUITE_P(
+    Experts, AscendRanks,
+    testing::Values(Case{"models/qwen2_moe_shared", {2, 3}, true, {}, true},
+                    Case{"models/deepseek_v3_moe", {2}, false, {}, true},
+                    Case{"models_quantised/modelslim_moe_dynamic", {2}, false, {"silu_mul_quant"}, true},
+                    Case{"models_quantised/compressed_moe_static", {2}, false, {}, true}),
+    [](const auto& info) {
+      std::string name = info.param.model;
+      return name.substr(name.find('/') + 1);
+    });
 
 }  // namespace
 }  // namespace reprise::ascend_ranks_test

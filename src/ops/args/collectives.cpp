@@ -36,6 +36,23 @@ void GatherGroupsArgs::fill(const OpCall& c) {
   of = c.attrs->integer("of") * element;
 }
 
+void OwnRowsArgs::fill(const OpCall& c) {
+  places = c.in[0].shape[0];
+  rows = c.out[0].shape[0];
+  first = c.attrs->integer("first");
+  count = c.attrs->integer("count");
+  groups = c.in[1].shape[0].factor - 1;
+}
+void CombineOverRanksArgs::fill(const OpCall& c) {
+  tokens = c.in[1].shape[0];
+  rows = c.in[0].shape[0];
+  top_k = c.in[1].shape[1].factor;
+  width = c.in[0].shape[1].factor;
+  first = c.attrs->integer("first");
+  groups = c.in[4].shape[0].factor - 1;
+  type = c.in[0].dtype;
+}
+
 void SumPartsArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   parts = c.attrs->integer("parts");
@@ -68,6 +85,8 @@ std::span<const OpArgs> collective_args() {
       op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
+      op_row("own_rows", &OwnRowsArgs::borders, &OwnRowsArgs::token),
+      op_row("combine_over_ranks", &CombineOverRanksArgs::out, &CombineOverRanksArgs::y, constant_rows),
       op_row("sum_parts", &SumPartsArgs::out, &SumPartsArgs::x, &SumPartsArgs::out),
       op_row("all_reduce", &AllReduceArgs::out, &AllReduceArgs::x, constant_rows),
       op_row("argmax_pairs", &ArgmaxPairsArgs::out, &ArgmaxPairsArgs::x, constant_rows),

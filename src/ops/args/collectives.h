@@ -65,6 +65,27 @@ struct GatherGroupsArgs {
   void fill(const OpCall& call);
 };
 
+// own_rows: rows of experts [first, first + count) of `groups`.
+struct OwnRowsArgs {
+  In token, starts;
+  Out own, borders;
+  Dim places, rows;
+  int64_t first, count, groups;
+
+  void fill(const OpCall& call);
+};
+
+// combine_over_ranks: y has `rows` rows, of experts [first, ...) of `groups`.
+struct CombineOverRanksArgs {
+  In y, weights, place, experts, starts;
+  Out out;
+  Dim tokens, rows;
+  int64_t top_k, width, first, groups;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
 struct SumPartsArgs {
   In x, bias;
   Out out;
