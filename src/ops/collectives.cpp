@@ -29,6 +29,27 @@ Result<Types> infer_local_ids(const OpCall& c) {
   return Types{c.in[0]};
 }
 
+Result<Types> infer_gather_found(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  RETURN_IF_ERROR(want_range(c, "of", 1, INT32_MAX));
+  RETURN_IF_ERROR(want_range(c, "count", 1, c.attrs->integer("of")));
+  RETURN_IF_ERROR(want_range(c, "first", 0, c.attrs->integer("of") - c.attrs->integer("count")));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_found_ids(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
+  RETURN_IF_ERROR(want_range(c, "of", 1, INT32_MAX));
+  RETURN_IF_ERROR(want_range(c, "count", 1, c.attrs->integer("of")));
+  RETURN_IF_ERROR(want_range(c, "first", 0, c.attrs->integer("of") - c.attrs->integer("count")));
+  return Types{c.in[0]};
+}
+
 Result<Types> infer_gather_owned(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_constant(c, 0, 1));
@@ -172,6 +193,13 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("gather_owned(Tensor x, Tensor ids) -> Tensor : collective", infer_gather_owned,
           "[T, N], i32 [T] on each rank -> [T, N] on all: row t of the rank whose ids[t] is not negative; exactly one "
           "rank has it; any type");
+  ops.add("found_ids(Index ids, *, int first, int count, int of) -> Tensor", infer_found_ids,
+          "i32 -> i32: id - first where that is in [0, count), else 0: which row of a rank's part of a table of `of` "
+          "rows; none is negative");
+  ops.add(
+      "gather_found(Tensor x, Tensor ids, *, int first, int count, int of) -> Tensor : collective", infer_gather_found,
+      "[T, N], i32 [T] -> [T, N] on all: row t of the rank whose [first, first + count) has ids[t]; ids below `of`; "
+      "any type");
   ops.add("own_groups(Index starts, *, int first, int count) -> Tensor", infer_own_groups,
           "[E + 1] -> [count + 1]: the borders of groups [first, first + count)");
   ops.add("own_slots(Index slots, Index rows) -> Tensor", infer_own_indices,

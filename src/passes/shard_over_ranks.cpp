@@ -43,7 +43,8 @@ class Sharder {
     std::optional<Cut> cut;
     Value* gathered = nullptr;
     Value* groups =
-        nullptr;  // borders of the groups, or of the part, of which this rank has the rows; null: it has all
+        nullptr;           // borders of the groups, or of the part, of which this rank has the rows; null: it has all
+    bool partial = false;  // it is a part of a sum that all ranks have parts of
   };
   struct Groups {
     int64_t groups = 0, head_size = 0;
@@ -95,6 +96,8 @@ class Sharder {
     if (n.op == index_select_ && own_rows_.contains(n.in[1])) return own_rows(n);
     if (n.op == combine_ && own_rows_.contains(n.in[2]->def->result())) return combine(n);
     if (share_.experts > 1 && n.op->has(OperandRole::Starts)) return groups(n);
+    if (n.op == combine_ && placed(n.in[0]).partial) return combine_parts(n);
+    if (n.op == quantise_ && stays_cut(n)) return add(n, {placed(n.in[0]).value}, placed(n.in[0]).cut);
     ASSIGN_OR_RETURN(const bool kept, keep_rows(n));
     if (kept) return Status::ok();
     if (parted() && n.op->has(op_trait::kHeads)) return per_head_of_part(n);
@@ -174,6 +177,12 @@ class Sharder {
     if (old->def->is_param()) return param(old);
     RETURN_IF_ERROR(settle(old));
     Placed& p = placed(old);
+    if (p.partial) {
+      ASSIGN_OR_RETURN(Node * sum, sum_over_ranks(p.value, {}, p.value->type.dtype));
+      c_.applied(*sum,
+                 fmt::format("%{} is a part of a sum here; the sums of {} ranks are added", old->id, share_.size));
+      p = {sum->result(), std::nullopt};
+    }
     if (!p.cut) return p.value;
     if (p.gathered) return p.gathered;
     if (p.cut->repeated) return refuse(*old->def, "several ranks have the same heads, and all are asked for");
@@ -448,7 +457,7 @@ class Sharder {
       part.all_columns = cut.of;
     }
     TensorType type = old->type;
-    type.shape[1] = Dim(cut.count);
+    type.shape[type.shape.rank() - 1] = Dim(cut.count);
     return add_part(old, type, std::move(mine));
   }
 
@@ -461,22 +470,53 @@ class Sharder {
     return add_part(old, old->type, {name, {{.rows = rows_of(old->type.shape), .recipe = Recipe::Zeros}}});
   }
 
+  // Parts of the sums of a token's experts are added by the weights of its choice as sums are.
+  Status combine_parts(const Node& n) {
+    ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n, 1));
+    in[0] = placed(n.in[0]).value;
+    RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
+    placed(n.result()).partial = true;
+    return Status::ok();
+  }
+
+  // Whether rows that are quantised as they come are, on each rank, over its own columns alone: all that reads them
+  // gives parts of sums, each in the scale of its rank.
+  bool stays_cut(const Node& n) {
+    if (!share_.reduce || adds_wide_parts() || n.in[0]->def->is_param() || !placed(n.in[0]).cut) return false;
+    for (size_t r = 0; r < n.out.size(); ++r)
+      for (const Use& u : n.result(r)->uses) {
+        const AttrValue* word = u.user->attrs.find("shard");
+        if (u.operand != r || !u.user->op->has(op_trait::kLinear) || !word || std::get<std::string>(*word) != "row" ||
+            !why_not_reduced(*u.user, placed(n.in[0])).empty())
+          return false;
+      }
+    return true;
+  }
+
   // Why a product cannot give parts of sums; empty: it can.
   std::string why_not_reduced(const Node& n) {
+    if (n.in[0]->def->is_param()) return "its input is a parameter";
+    return why_not_reduced(n, placed(n.in[0]));
+  }
+  std::string why_not_reduced(const Node& n, const Placed& x) {
     const size_t weight = n.op->first(OperandRole::Weight);
-    const Value *x = n.in[0], *w = n.in[weight];
-    if (weight != 1) return "its rows are quantised as they come, each over all of its numbers";
-    if (!w->def->is_param() || w->type.shape.rank() != 2) return "its weight is a stack of matrices";
-    if (x->def->is_param() || !placed(x).cut || placed(x).cut->repeated || placed(x).groups)
-      return "its input is not cut by columns";
-    if (placed(x).cut->of != w->type.shape[1].factor) return "its weight lies in blocks, which are cut by rows alone";
-    if (!n.attrs.find("out")) return "it has no results in fp32";
+    const Value* w = n.in[weight];
+    const bool stack = w->type.shape.rank() == 3;
+    if (n.in[0]->def->op == quantise_ && adds_wide_parts())
+      return "its rows are quantised as they come, each over all of its numbers";
+    if (!w->def->is_param()) return "its weight is computed";
+    if (stack && (share_.experts > 1 || adds_wide_parts())) return "its weight is a stack of matrices";
+    if (!x.cut || x.cut->repeated || x.groups) return "its input is not cut by columns";
+    if (x.cut->of != w->type.shape.back().factor) return "its weight lies in blocks, which are cut by rows alone";
+    if (!stack && !n.attrs.find("out")) return "it has no results in fp32";
     for (const ParamPart& part : parts_of(w))
       if (part.recipe != Recipe::Converted && part.recipe != Recipe::QuantisedRows &&
           part.recipe != Recipe::Dequantised)
         return fmt::format("its weight is made by the recipe {}", recipe_name(part.recipe));
-    for (size_t i = weight + 1; i < n.in.size(); ++i)
+    for (size_t i = weight + 1; i < n.in.size(); ++i) {
       if (!n.in[i]->def->is_param()) return "it adds or scales by what is computed";
+      if (stack && is_addend(*n.op, i)) return "something is added to a stack of matrices' results";
+    }
     return {};
   }
 
@@ -509,6 +549,11 @@ class Sharder {
     (void)c_.may_apply(n);
     const Cut cut = *placed(n.in[0]).cut;
     std::vector<Value*> in{placed(n.in[0]).value}, added;
+    for (size_t i = 1; i < weight; ++i) {
+      const bool scale = n.in[i]->def->op == quantise_;  // that of this rank's columns
+      ASSIGN_OR_RETURN(Value * v, scale ? placed(n.in[i]).value : whole(n.in[i]));
+      in.push_back(v);
+    }
     ASSIGN_OR_RETURN(Value * mine, column_part(n.in[weight], cut));
     in.push_back(mine);
     for (size_t i = weight + 1; i < n.in.size(); ++i) {
@@ -518,8 +563,12 @@ class Sharder {
     }
     Attrs attrs = n.attrs;
     const DType type = n.result()->type.dtype;
-    attrs.set("out", std::string(dtype_name(adds_wide_parts() ? DType::F32 : type)));
+    if (attrs.find("out")) attrs.set("out", std::string(dtype_name(adds_wide_parts() ? DType::F32 : type)));
     ASSIGN_OR_RETURN(Node * part, out_.add(*n.op, std::move(in), std::move(attrs), n.made_by));
+    if (n.in[weight]->type.shape.rank() == 3) {  // a row for each choice of a token: these are added first
+      at_[n.result()] = {part->result(), std::nullopt, nullptr, nullptr, true};
+      return Status::ok();
+    }
     ASSIGN_OR_RETURN(Node * sum, sum_over_ranks(part->result(), std::move(added), type));
     c_.applied(*sum, fmt::format("{} of {} columns of its weight are here; the sums of {} ranks are added", cut.count,
                                  cut.of, share_.size));
@@ -584,18 +633,26 @@ class Sharder {
     c_.count_tried();
     (void)c_.may_apply(n);
     const std::vector<TensorType> row_types{n.result()->type, n.in[index]->type};
-    if (const Status why = c_.has_kernel(*c_.ops().find("gather_owned"), row_types, {}); !why.is_ok()) {
+    const Cut cut = share_of_columns(rows->type.shape[0].factor, share_);
+    const Attrs part{{"first", cut.first}, {"count", cut.count}, {"of", cut.of}};
+    const bool marks = c_.has_kernel(*c_.ops().find("gather_owned"), row_types, {}).is_ok();
+    // Where the device's lookup takes no negative ids, the owner is told by the ids themselves.
+    const Status finds = c_.has_kernel(*c_.ops().find("gather_found"), row_types, part);
+    if (!marks && !finds.is_ok()) {
       ASSIGN_OR_RETURN(in[table], whole(rows));
       RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
-      c_.applied(*placed(n.result()).value->def, fmt::format("the table stays whole on every rank: {}", why.message()));
+      c_.applied(*placed(n.result()).value->def,
+                 fmt::format("the table stays whole on every rank: {}", finds.message()));
       return Status::ok();
     }
-    const Cut cut = share_of_columns(rows->type.shape[0].factor, share_);
     ASSIGN_OR_RETURN(in[table], param_part(rows, 0, 1, 1, cut));
-    ASSIGN_OR_RETURN(Node * ids, call("local_ids", {in[index]}, {{"first", cut.first}, {"count", cut.count}}));
+    Value* asked = in[index];
+    ASSIGN_OR_RETURN(Node * ids, marks ? call("local_ids", {asked}, {{"first", cut.first}, {"count", cut.count}})
+                                       : call("found_ids", {asked}, part));
     in[index] = ids->result();
     ASSIGN_OR_RETURN(Node * mine, out_.add(*n.op, std::move(in), n.attrs, n.made_by));
-    ASSIGN_OR_RETURN(Node * all, call("gather_owned", {mine->result(), ids->result()}, {}));
+    ASSIGN_OR_RETURN(Node * all, marks ? call("gather_owned", {mine->result(), ids->result()}, {})
+                                       : call("gather_found", {mine->result(), asked}, part));
     c_.applied(*all,
                fmt::format("{} of {} rows of the table are here; a token's owner writes its row", cut.count, cut.of));
     at_[n.result()] = {all->result(), std::nullopt};
@@ -782,7 +839,7 @@ class Sharder {
   std::unordered_map<const Value*, Value*> own_rows_;     // rows sorted by expert, and of these this rank's alone
   std::unordered_set<const Value*> packed_;               // borders of rows that are here alone, from 0 on
   const OpSchema *route_ = c_.ops().find("moe_route"), *combine_ = c_.ops().find("moe_combine"),
-                 *index_select_ = c_.ops().find("index_select");
+                 *index_select_ = c_.ops().find("index_select"), *quantise_ = c_.ops().find("quantize_dynamic");
 };
 
 }  // namespace

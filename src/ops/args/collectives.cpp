@@ -18,6 +18,20 @@ void LocalIdsArgs::fill(const OpCall& c) {
   first = c.attrs->integer("first");
   count = c.attrs->integer("count");
 }
+void FoundIdsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  first = c.attrs->integer("first");
+  count = c.attrs->integer("count");
+  of = c.attrs->integer("of");
+}
+void GatherFoundArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+  first = c.attrs->integer("first");
+  count = c.attrs->integer("count");
+  of = c.attrs->integer("of");
+  type = c.in[0].dtype;
+}
 void GatherOwnedArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   width = c.in[0].shape[1].factor * static_cast<int64_t>(size_of(c.in[0].dtype));
@@ -81,6 +95,8 @@ std::span<const OpArgs> collective_args() {
       op_row("all_gather", &AllGatherArgs::out, &AllGatherArgs::x, constant_rows),
       op_row("local_ids", &LocalIdsArgs::out, &LocalIdsArgs::ids),
       op_row("gather_owned", &GatherOwnedArgs::out, &GatherOwnedArgs::x, constant_rows),
+      op_row("found_ids", &FoundIdsArgs::out, &FoundIdsArgs::ids),
+      op_row("gather_found", &GatherFoundArgs::out, &GatherFoundArgs::x, constant_rows),
       op_row("own_groups", &OwnGroupsArgs::out, &OwnGroupsArgs::starts),
       op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),

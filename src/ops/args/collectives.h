@@ -30,6 +30,26 @@ struct LocalIdsArgs {
   void fill(const OpCall& call);
 };
 
+// found_ids: of a table of `of` rows.
+struct FoundIdsArgs {
+  In ids;
+  Out out;
+  Dim rows;
+  int64_t first, count, of;
+
+  void fill(const OpCall& call);
+};
+
+struct GatherFoundArgs {
+  In x, ids;
+  Out out;
+  Dim rows;
+  int64_t width, first, count, of;  // width: numbers of a row
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
 struct GatherOwnedArgs {
   In x, ids;
   Out out;
