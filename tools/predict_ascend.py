@@ -487,8 +487,8 @@ def part_expert_ranks(model):
                     for n in (1, 2))
         return {b: (two[b][0] - one[b][0], 2 * one[b][0] - two[b][0]) for b in batches}
 
-    lines = ["| requests of a die | of all | exchange, ms | model: ms a step | tok/s of a card | published: ms a step | "
-             "tok/s of a card |", "|---" * 7 + "|"]
+    lines = ["| requests of a die | of all | exchange, ms | model: ms | tok/s a card | published: ms | "
+             "tok/s a card |", "|---" * 7 + "|"]
     got = {rates: (bench(0, rates), bench(layers, rates)) for rates in READINGS}
     for b in batches:
         sent = (layers - dense) * (exchange_us(b, 1) + exchange_us(b, 2)) / 1e3

@@ -17,7 +17,7 @@ struct Line {
   const char* environment = "";
 };
 
-// One device, one process.
+// One device, one process; with "--tp-size 2", two.
 const Line kGood[] = {
     {"docs/platforms/ascend quick start", "--attention-backend ascend"},
     {"#9399, test_ascend_graph_tp1_bf16", "--trust-remote-code --mem-fraction-static 0.8 --attention-backend ascend"},
