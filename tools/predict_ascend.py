@@ -16,6 +16,7 @@ measurements contradict are replaced by those measurements. No constant is fitte
   steps       measured steps of other engines beside the model, in both readings
   first       their first token
   ranks       one model over several cards, in both forms
+  shared-experts a mixture of experts over four cards, each expert cut or whole
   expert-ranks DeepSeek-V3 with its experts over 16 dies
   speculation steps that verify drafts, and what published times between tokens ask of drafts
   passes      Qwen3-32B W8A8 static with the original's two passes, as the original ran it
@@ -456,6 +457,19 @@ def part_ranks(model):
     return lines
 
 
+def part_shared_experts(model):
+    """The same over cards whose experts are cut by rows, and over cards that have whole ones."""
+    batches, context, cards = model.args.batches, 512, 4
+    words = ["--graph", "required", "--graph-prefill", "piecewise", *sizes_for(batches, context),
+             "--tp-size", str(cards)]
+    heads = [f"{b} row{'s' if b > 1 else ''}" for b in batches] + ["prefill"]
+    lines = [f"| ms | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for name, more in (("a quarter of each expert", []), ("32 of 128 experts", ["--ep-size", str(cards)])):
+        got = model.whole_model("qwen3-30b-a3b", "none", batches, context, *words, *more, depths=(1, 2))
+        lines.append(f"| {name} | {' | '.join(f'{got[b][0]:.2f}' for b in batches)} | {got[batches[0]][1]:.1f} |")
+    return lines
+
+
 # DeepSeek-V3 over 16 dies of an A3, whose experts are shared out and each of which attends to requests of its own: what
 # one die has and does. With loads that are even, its 16 experts get 8 rows for each of its own tokens, as if these chose
 # among them alone. Links by the vendor's own model (msModeling, tensor_cast/device.py): 10 us a collective, 0.5 us and
@@ -806,7 +820,7 @@ def part_launches(model):
 
 PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
          "first": part_first, "speculation": part_speculation, "ranks": part_ranks,
-         "expert-ranks": part_expert_ranks, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
+         "shared-experts": part_shared_experts, "expert-ranks": part_expert_ranks, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
          "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
          "fia": part_fia, "launches": part_launches, "streams": part_streams,

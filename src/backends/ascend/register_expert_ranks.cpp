@@ -1,10 +1,11 @@
 // Entries of experts that are shared out over ranks: the rows of a rank's own experts, and the sums over the choices of
 // a token wherever they are.
 //
-// All ranks have all rows and choose alike, so nothing is sent to the experts. Their results go to the ranks that add
-// them: each rank has its share of the tokens, and gets a row of every other one for every choice (HcclAlltoAll). How
-// many rows an expert has is known to the device alone, so the exchange has room for all, and a captured graph needs no
-// update. The order of additions is that of one card: the choices of a token, the best first.
+// All ranks have all rows and choose alike, so nothing is sent to the experts. Of few rows all results are gathered,
+// and every rank adds those of each token. Of many, results go to the ranks that add them: each rank has its share of
+// the tokens, and gets a row of every other one for every choice (HcclAlltoAll). How many rows an expert has is known
+// to the device alone, so the exchange has room for all, and a captured graph needs no update. The order of additions
+// is that of one card: the choices of a token, the best first.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -15,12 +16,13 @@
 namespace reprise::ascend {
 namespace {
 
-// In device memory: for each expert 1 if it is here, the rank that has it, then the numbers from 0 on.
+// In device memory: for each expert 1 if it is here, the rank that has it, and that one's first expert; then the
+// numbers from 0 on.
 struct ExpertShares {
   const Communicator* ranks;
   const void* table;
 
-  static int64_t numbers(int64_t experts) { return 2 * experts + Context::kRows; }
+  static int64_t numbers(int64_t experts) { return 3 * experts + Context::kRows; }
 };
 
 void fill_shares(const Communicator& ranks, int64_t experts, int32_t* to) {
@@ -29,9 +31,10 @@ void fill_shares(const Communicator& ranks, int64_t experts, int32_t* to) {
     for (int64_t e = experts * r / world.size; e < experts * (r + 1) / world.size; ++e) {
       to[e] = r == world.rank ? 1 : 0;
       to[experts + e] = static_cast<int32_t>(r);
+      to[2 * experts + e] = static_cast<int32_t>(experts * r / world.size);
     }
   }
-  std::iota(to + 2 * experts, to + ExpertShares::numbers(experts), 0);
+  std::iota(to + 3 * experts, to + ExpertShares::numbers(experts), 0);
 }
 
 // What the operators are given as they work on a share of the experts.
@@ -43,7 +46,8 @@ class Shares {
   const Communicator& ranks() const { return *shares_.ranks; }
   aclTensor* here() const { return part(0, experts_); }
   aclTensor* owners() const { return part(experts_, experts_); }
-  aclTensor* numbers(int64_t n) const { return part(2 * experts_, n); }
+  aclTensor* firsts() const { return part(2 * experts_, experts_); }
+  aclTensor* numbers(int64_t n) const { return part(3 * experts_, n); }
   aclTensor* first_row(const void* starts) const { return l_.view(starts, DType::I32, {1}, {1}, first_, experts_ + 1); }
   Status enough_numbers(const char* op, int64_t n) const {
     if (n <= Context::kRows) return Status::ok();
@@ -119,33 +123,71 @@ Result<const void*> rows_of_choices(const CombineOverRanksArgs& a, const Shares&
   return out;
 }
 
+// Where sums go.
+struct Rows {
+  void* sums;
+  int64_t tokens;
+};
+
+// The rows that `place` names, in the order of choices, times their weights.
+Status add_rows(const CombineOverRanksArgs& a, const Shares& shares, const void* rows, int64_t count, aclTensor* place,
+                aclTensor* weights, const Rows& to, Launch& l) {
+  constexpr int64_t kSortedByRows = 2;
+  const int64_t choices = to.tokens * a.top_k;
+  aclTensor* chosen =
+      l.tensor(l.scratch(static_cast<size_t>(choices * a.width) * size_of(a.type)), a.type, {choices, a.width});
+  RETURN_IF_ERROR(l.run(l.ops().index_select, l.tensor(rows, a.type, {count, a.width}), 0, place, chosen));
+  return l.run(l.ops().finalize_routing, chosen, shares.numbers(choices), nullptr, nullptr, nullptr, weights, nullptr,
+               kSortedByRows, l.tensor(to.sums, a.type, {to.tokens, a.width}));
+}
+
+// From so many bytes of a rank's rows on, what each rank need not receive takes longer than a second meeting and the
+// operators around it: at 28 GB/s a meeting of 10 us is 280 KB (docs/ascend.md, both assumed).
+constexpr int64_t kWorthAMeeting = 280 << 10;
+
+// The rows of each rank's experts lie one rank's behind the other's, and a choice's is as far behind the first of its
+// rank as in the sorted rows.
+Status combine_few(const CombineOverRanksArgs& a, const Shares& shares, int64_t tokens, int64_t most, Launch& l) {
+  const Communicator& ranks = shares.ranks();
+  const int64_t choices = tokens * a.top_k, row = a.width * static_cast<int64_t>(size_of(a.type));
+  void* all = l.scratch(static_cast<size_t>(ranks.size() * most * row));
+  const auto numbers = [&] {
+    return l.tensor(l.scratch(static_cast<size_t>(choices) * sizeof(int32_t)), DType::I32, {choices});
+  };
+  aclTensor *first = numbers(), *begin = numbers(), *place = numbers();
+  aclTensor *experts = l.tensor(a.experts, DType::I32, {choices}), *sorted = l.tensor(a.place, DType::I32, {choices}),
+            *starts = l.tensor(a.starts, DType::I32, {a.groups + 1});
+  RETURN_IF_ERROR(l.enqueue([&](aclrtStream s) { return ranks.all_gather(a.y, all, most * row, s); }));
+  RETURN_IF_ERROR(l.run(l.ops().index_select, shares.firsts(), 0, experts, first));
+  RETURN_IF_ERROR(l.run(l.ops().index_select, starts, 0, first, begin));
+  RETURN_IF_ERROR(l.run(l.ops().index_select, shares.owners(), 0, experts, place));
+  RETURN_IF_ERROR(l.run(l.ops().muls, place, l.whole(most), place));
+  RETURN_IF_ERROR(l.run(l.ops().add, place, sorted, l.whole(1), place));
+  RETURN_IF_ERROR(l.run(l.ops().add, place, begin, l.whole(-1), place));
+  return add_rows(a, shares, all, ranks.size() * most, place, l.tensor(a.weights, DType::F32, {tokens, a.top_k}),
+                  {a.out.data, tokens}, l);
+}
+
 // What has come: of every rank a row for every choice of the own tokens. Those of the ranks that have the experts are
 // added.
 Status add_choices(const CombineOverRanksArgs& a, const Shares& shares, const TokenShares& tokens, const void* came,
                    const void* experts, const void* weights, void* sums, Launch& l) {
-  constexpr int64_t kSortedByRows = 2;
   const int64_t n = tokens.share(), k = a.top_k, rows = n * k, ranks = shares.ranks().size(),
                 begin = shares.ranks().member().world().rank * rows;
   aclTensor* row = l.tensor(l.scratch(static_cast<size_t>(rows) * sizeof(int32_t)), DType::I32, {rows});
-  aclTensor* chosen =
-      l.tensor(l.scratch(static_cast<size_t>(rows * a.width) * size_of(a.type)), a.type, {rows, a.width});
   RETURN_IF_ERROR(l.run(l.ops().index_select, shares.owners(), 0,
                         l.view(experts, DType::I32, {rows}, {1}, begin, rows * ranks), row));
   RETURN_IF_ERROR(l.run(l.ops().muls, row, l.whole(rows), row));
   RETURN_IF_ERROR(l.run(l.ops().add, row, shares.numbers(rows), l.whole(1), row));
-  RETURN_IF_ERROR(l.run(l.ops().index_select, l.tensor(came, a.type, {rows * ranks, a.width}), 0, row, chosen));
-  return l.run(l.ops().finalize_routing, chosen, shares.numbers(rows), nullptr, nullptr, nullptr,
-               l.view(weights, DType::F32, {n, k}, {k, 1}, begin, rows * ranks), nullptr, kSortedByRows,
-               l.tensor(sums, a.type, {n, a.width}));
+  return add_rows(a, shares, came, rows * ranks, row, l.view(weights, DType::F32, {n, k}, {k, 1}, begin, rows * ranks),
+                  {sums, n}, l);
 }
 
-Status combine_over_ranks(const CombineOverRanksArgs& a, Launch& l) {
-  const Shares shares(a.groups, a.first, l);
+Status combine_many(const CombineOverRanksArgs& a, const Shares& shares, Launch& l) {
   const Communicator& ranks = shares.ranks();
   const TokenShares tokens(a, ranks.size(), l);
   const int64_t row = a.width * static_cast<int64_t>(size_of(a.type)), choices = tokens.all() * a.top_k;
   const int64_t sent = tokens.share() * a.top_k * row, added = tokens.share() * row;
-  RETURN_IF_ERROR(shares.enough_numbers("combine_over_ranks", tokens.share() * a.top_k));
   ASSIGN_OR_RETURN(const void* experts, tokens.fill(a.experts, DType::I32, a.top_k));
   ASSIGN_OR_RETURN(const void* place, tokens.fill(a.place, DType::I32, a.top_k));
   ASSIGN_OR_RETURN(const void* weights, tokens.fill(a.weights, DType::F32, a.top_k));
@@ -158,6 +200,21 @@ Status combine_over_ranks(const CombineOverRanksArgs& a, Launch& l) {
   if (!tokens.filled()) return Status::ok();
   const int64_t n = l.size(a.tokens);
   return l.run(l.ops().copy, l.tensor(a.out, a.type, {n, a.width}), l.tensor(out, a.type, {n, a.width}));
+}
+
+Status combine_over_ranks(const CombineOverRanksArgs& a, Launch& l) {
+  const Shares shares(a.groups, a.first, l);
+  const int64_t tokens = l.size(a.tokens), ranks = shares.ranks().size(), rows = l.size(a.rows);
+  // Gathered rows have equal room on all ranks, though one may have an expert more than another.
+  const int64_t least_experts = a.groups / ranks, each = std::min(a.top_k, least_experts);
+  const bool equal = a.groups % ranks == 0 || a.top_k <= least_experts;
+  const int64_t few = equal ? kWorthAMeeting / (each * a.width * static_cast<int64_t>(size_of(a.type))) : 0;
+  RETURN_IF_ERROR(shares.enough_numbers("combine_over_ranks", tokens * a.top_k));
+  if (!l.at_bounds()) return tokens <= few ? combine_few(a, shares, tokens, rows, l) : combine_many(a, shares, l);
+  // The most that any number of tokens up to this one needs.
+  const int64_t least = std::min(tokens, few);
+  if (least > 0) RETURN_IF_ERROR(combine_few(a, shares, least, least * each, l));
+  return tokens <= few ? Status::ok() : combine_many(a, shares, l);
 }
 
 }  // namespace
