@@ -448,11 +448,9 @@ def part_ranks(model):
             got = {form: model.whole_model(folder, quantisation, batches, context, "--graph", "required",
                                            "--graph-prefill", "piecewise", *sizes_for(batches, context),
                                            "--tp-size", str(cards), "--tp-form", form)
-                   # Rows quantised as they come are gathered in both forms.
-                   for form in (("gather", "reduce") if quantisation == "none" else ("gather",))}
-            cell = lambda form, b, i: f"{got[form][b][i]:.2f}" if form in got else ""
-            cells = [cell(form, b, 0) for b in batches for form in ("gather", "reduce")]
-            cells += [cell(form, batches[0], 1) for form in ("gather", "reduce")]
+                   for form in ("gather", "reduce")}
+            cells = [f"{got[form][b][0]:.2f}" for b in batches for form in got]
+            cells += [f"{got[form][batches[0]][1]:.2f}" for form in got]
             lines.append(f"| {name} | {cards} | {' | '.join(cells)} |")
     return lines
 
