@@ -377,7 +377,8 @@ class Sharder {
     return add(n, std::move(in), cut, borders);
   }
 
-  // The combining op of a choice of experts, where its device has the op that combines over ranks.
+  // The combining op of a choice of experts, where the device cannot gather rows of groups, whose borders it alone
+  // knows, but combines over ranks.
   const Node* combined_over_ranks(const Node& n, const Cut& mine) {
     const Node* found = nullptr;
     for (const Use& u : n.result(1)->uses)
@@ -392,6 +393,10 @@ class Sharder {
               rows(tokens.factor * std::min(chosen.shape[1].factor, mine.count), tokens.symbol);
     const std::vector<TensorType> types{
         {y.dtype, {rows, y.shape[1]}}, found->in[1]->type, n.result(1)->type, chosen, n.result(2)->type};
+    const std::vector<TensorType> gathered{y, {n.result(2)->type.dtype, {Dim(mine.count + 1)}}};
+    if (c_.has_kernel(*c_.ops().find("gather_groups"), gathered, {{"first", int64_t{0}}, {"of", y.shape[1].factor}})
+            .is_ok())
+      return nullptr;
     const Attrs attrs{{"first", mine.first}, {"count", mine.count}};
     return c_.has_kernel(*op, types, attrs).is_ok() ? found : nullptr;
   }
