@@ -16,6 +16,8 @@ measurements contradict are replaced by those measurements. No constant is fitte
   steps       measured steps of other engines beside the model, in both readings
   first       their first token
   ranks       one model over several cards, in both forms
+  shared-experts a mixture of experts over four cards, each expert cut or whole
+  expert-ranks DeepSeek-V3 with its experts over 16 dies
   speculation steps that verify drafts, and what published times between tokens ask of drafts
   passes      Qwen3-32B W8A8 static with the original's two passes, as the original ran it
   speeds      its absolute times, and what its own kernel times would save
@@ -76,6 +78,7 @@ MADE = {
     "qwen3-32b-tp8": ("qwen3-32b", {"intermediate_size": 3200, "num_attention_heads": 8, "num_key_value_heads": 1,
                                     "vocab_size": 18992}),
     "qwen3-32b-static": ("qwen3-32b", {}),
+    "deepseek-v3": ("deepseek-v2-lite", {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3"}),
     "qwen1.5-moe-a2.7b": ("qwen3-30b-a3b", {
         "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe", "intermediate_size": 5632,
         "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_hidden_layers": 24,
@@ -445,12 +448,68 @@ def part_ranks(model):
             got = {form: model.whole_model(folder, quantisation, batches, context, "--graph", "required",
                                            "--graph-prefill", "piecewise", *sizes_for(batches, context),
                                            "--tp-size", str(cards), "--tp-form", form)
-                   # Rows quantised as they come are gathered in both forms.
-                   for form in (("gather", "reduce") if quantisation == "none" else ("gather",))}
-            cell = lambda form, b, i: f"{got[form][b][i]:.2f}" if form in got else ""
-            cells = [cell(form, b, 0) for b in batches for form in ("gather", "reduce")]
-            cells += [cell(form, batches[0], 1) for form in ("gather", "reduce")]
+                   for form in ("gather", "reduce")}
+            cells = [f"{got[form][b][0]:.2f}" for b in batches for form in got]
+            cells += [f"{got[form][batches[0]][1]:.2f}" for form in got]
             lines.append(f"| {name} | {cards} | {' | '.join(cells)} |")
+    return lines
+
+
+def part_shared_experts(model):
+    """The same over cards whose experts are cut by rows, and over cards that have whole ones."""
+    batches, context, cards = model.args.batches, 512, 4
+    words = ["--graph", "required", "--graph-prefill", "piecewise", *sizes_for(batches, context),
+             "--tp-size", str(cards)]
+    heads = [f"{b} row{'s' if b > 1 else ''}" for b in batches] + ["prefill"]
+    lines = [f"| ms | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for name, more in (("a quarter of each expert", []), ("32 of 128 experts", ["--ep-size", str(cards)])):
+        got = model.whole_model("qwen3-30b-a3b", "none", batches, context, *words, *more, depths=(1, 2))
+        lines.append(f"| {name} | {' | '.join(f'{got[b][0]:.2f}' for b in batches)} | {got[batches[0]][1]:.1f} |")
+    return lines
+
+
+# DeepSeek-V3 over 16 dies of an A3, whose experts are shared out and each of which attends to requests of its own: what
+# one die has and does. With loads that are even, its 16 experts get 8 rows for each of its own tokens, as if these chose
+# among them alone. Links by the vendor's own model (msModeling, tensor_cast/device.py): 10 us a collective, 0.5 us and
+# 196 GB/s in a node, of which 0.7 is reached.
+DIES = 16
+EXPERT_RANK = {"n_routed_experts": 256 // DIES, "n_group": 1, "topk_group": 1, "moe_intermediate_size": 2048}
+COLLECTIVE_US, HOP_US, LINK_BYTES_PER_US = 10, 0.5, 196e3 * 0.7
+EXPERT_BATCHES, EXPERT_CONTEXT = [16, 32, 64], 4250  # a die; half an answer behind the prompt of 3,500 + 1,500
+
+
+def exchange_us(tokens, bytes_of_a_number):
+    """Rows of a die's tokens to their experts, or back."""
+    rows = tokens * DEEPSEEK_V3["num_experts_per_tok"] * (DIES - 1) / DIES
+    return COLLECTIVE_US + HOP_US + rows * DEEPSEEK_V3["hidden_size"] * bytes_of_a_number / LINK_BYTES_PER_US
+
+
+def part_expert_ranks(model):
+    die, batches = die_of_a3(model), EXPERT_BATCHES
+    layers, dense = 61, 3
+
+    def bench(dense, rates):
+        """Milliseconds that a layer more takes, and what is no layer: {batch: (layer, rest)}."""
+        words = ["--graph", "required", "--graph-prefill", "piecewise", *sizes_for(batches, EXPERT_CONTEXT)]
+        for name, value in (DEEPSEEK_V3 | EXPERT_RANK | {"first_k_dense_replace": dense, "vocab_size": 129280}).items():
+            if name not in ("architectures", "model_type"):
+                words += ["--override", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+        env = {"ASCEND_SIM_RATES": rates} if rates != "model" else {}
+        one, two = (die.bench("deepseek-v3", "w8a8_int8", batches, EXPERT_CONTEXT, *words, layers=n, env=env)
+                    for n in (1, 2))
+        return {b: (two[b][0] - one[b][0], 2 * one[b][0] - two[b][0]) for b in batches}
+
+    lines = ["| requests of a die | of all | exchange, ms | model: ms | tok/s a card | published: ms | "
+             "tok/s a card |", "|---" * 7 + "|"]
+    got = {rates: (bench(0, rates), bench(layers, rates)) for rates in READINGS}
+    for b in batches:
+        sent = (layers - dense) * (exchange_us(b, 1) + exchange_us(b, 2)) / 1e3
+        cells = []
+        for rates in READINGS:
+            (expert, rest), (plain, _) = got[rates][0][b], got[rates][1][b]
+            step = rest + (layers - dense) * expert + dense * plain + sent
+            cells += [f"{step:.1f}", f"{2 * b / step * 1e3:,.0f}"]
+        lines.append(f"| {b} | {DIES * b} | {sent:.2f} | {' | '.join(cells)} |")
     return lines
 
 
@@ -758,7 +817,8 @@ def part_launches(model):
 
 
 PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
-         "first": part_first, "speculation": part_speculation, "ranks": part_ranks, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
+         "first": part_first, "speculation": part_speculation, "ranks": part_ranks,
+         "shared-experts": part_shared_experts, "expert-ranks": part_expert_ranks, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
          "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
          "fia": part_fia, "launches": part_launches, "streams": part_streams,

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/log.h"
 #include "common/flags.h"
@@ -29,6 +30,15 @@ int follow(const Command& command, ModelFlags& flags, const std::shared_ptr<rank
 
 }  // namespace
 
+Result<ranks::Processors> processors_of(const ModelFlags& flags, int shares) {
+  ranks::Processors out = ranks::Processors::allowed();
+  std::string bind = flags.cpu_bind;
+  for (const char* name : {"SGLANG_CPU_OMP_THREADS_BIND", "VLLM_CPU_OMP_THREADS_BIND"})
+    if (const char* value = ::getenv(name); value && bind.empty() && flags.numa_node.empty()) bind = value;
+  RETURN_IF_ERROR(out.ask(bind, flags.numa_node, shares));
+  return out;
+}
+
 Result<Ranks> ranks_of(const Command& command) {
   Ranks out;
   ModelFlags* flags = command.over_ranks ? command.over_ranks() : nullptr;
@@ -42,6 +52,10 @@ Result<Ranks> ranks_of(const Command& command) {
   if (out.launched && flags->replicas() > 1)
     return invalid("`dp_size` {}: the replicas of a server are started by itself; allowed under a launcher: 1",
                    flags->dp_size);
+  const int shares =
+      out.launched ? out.launched->world.local_size : static_cast<int>(flags->replicas() * flags->tp_size);
+  ASSIGN_OR_RETURN(out.processors, processors_of(*flags, shares));
+  if (shares == 1 && out.processors.asked()) (void)out.processors.take(0, 1);
   if (out.launched || (flags->tp_size > 1 && !command.as_threads)) out.flags = flags;
   return out;
 }
@@ -55,14 +69,14 @@ Status run_over_ranks(const Command& command, const Ranks& ranks) {
   };
   std::vector<std::unique_ptr<ranks::Followers>> worlds;
   if (ranks.launched) {
-    auto world = ranks::join_launched_world(*ranks.launched, run, timeout);
+    auto world = ranks::join_launched_world(*ranks.launched, run, timeout, ranks.processors);
     // One line a host.
     if (!world.is_ok() && !ranks.launched->world.leader()) return Status(world.status().code(), "");
     RETURN_IF_ERROR(world.status());
     worlds.push_back(std::move(*world));
   } else {
     ASSIGN_OR_RETURN(worlds, ranks::Followers::start(static_cast<int>(flags.replicas()),
-                                                     static_cast<int>(flags.tp_size), run, timeout));
+                                                     static_cast<int>(flags.tp_size), run, timeout, ranks.processors));
   }
   for (const auto& world : worlds) flags.fronts.push_back(world->front());
   flags.member = flags.fronts[0];

@@ -6,15 +6,21 @@
 
 #include "command.h"
 #include "ranks/launcher.h"
+#include "ranks/processors.h"
 
 namespace reprise::apps {
 
 // Where a command's ranks come from; neither: it runs on one.
 struct Ranks {
-  ModelFlags* flags = nullptr;                   // null: the command's model is on one rank
-  std::optional<ranks::LaunchedWorld> launched;  // by mpirun or srun; else this process starts them
+  ModelFlags* flags = nullptr;                                  // null: the command's model is on one rank
+  std::optional<ranks::LaunchedWorld> launched;                 // by mpirun or srun; else this process starts them
+  ranks::Processors processors = ranks::Processors::allowed();  // that ranks of this host share out
 };
-// Errors are of usage: a launcher that started another number of ranks than the flags ask for.
+// Processors that `shares` ranks of this host share out, as the settings say or, without these, variables of SGLang and
+// vLLM.
+Result<ranks::Processors> processors_of(const ModelFlags& flags, int shares);
+// Errors are of usage: a launcher that started another number of ranks than the flags ask for, processors that are not
+// there. A command on one rank that is bound to some keeps to them from now on.
 Result<Ranks> ranks_of(const Command& command);
 
 // The command's run(), over these ranks. In a follower it does not return.

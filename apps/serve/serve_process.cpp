@@ -19,6 +19,7 @@
 #include "base/elapsed.h"
 #include "base/file.h"
 #include "base/log_form.h"
+#include "common/ranked_run.h"
 #include "common/terminal.h"
 #include "engine/shared_step.h"
 #include "hub/digest.h"
@@ -559,8 +560,11 @@ class HttpThread {
 Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, HttpThread& http_thread,
                    Supervisor& supervisor) {
   o.model.serving = true;
-  const ranks::Processors processors = ranks::Processors::allowed();
-  if (o.model.replicas() > 1) take_share(o.model, processors);
+  ranks::Processors processors = ranks::Processors::allowed();
+  if (const int64_t replicas = o.model.replicas(); replicas > 1) {
+    ASSIGN_OR_RETURN(processors, processors_of(o.model, static_cast<int>(replicas * o.model.tp_size)));
+    take_share(o.model, processors);
+  }
   ASSIGN_OR_RETURN(auto engine, open_engine(o.model));
   ASSIGN_OR_RETURN(const Replicas others,
                    open_other_replicas(o.model, engine->memory().kv_pages * kv::kPageTokens, processors));

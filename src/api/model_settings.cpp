@@ -232,6 +232,8 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"dist_launcher", &dist_launcher},
           {"nnodes", &nnodes},
           {"dist_timeout", &dist_timeout},
+          {"cpu_bind", &cpu_bind},
+          {"numa_node", &numa_node},
           {"dp_size", &dp_size},
           {"enable_lora", &enable_lora},
           {"lora_modules", &lora_modules},

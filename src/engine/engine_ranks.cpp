@@ -13,15 +13,17 @@ Status Engine::check_expert_ranks() const {
   if (ep == 1) return Status::ok();
   const int size = options_.member ? options_.member->world().size : 1;
   std::vector<int64_t> allowed{1};
-  const bool cpu = platform_.device->info().kind == DeviceKind::Cpu;
-  for (int64_t n = 2; cpu && n <= std::min<int64_t>(size, experts); ++n)
+  const DeviceKind kind = platform_.device->info().kind;
+  const bool cpu = kind == DeviceKind::Cpu, any = cpu || kind == DeviceKind::Ascend;
+  for (int64_t n = cpu ? 2 : std::max(size, 2); any && n <= std::min<int64_t>(size, experts); ++n)
     if (size % n == 0) allowed.push_back(n);
   if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
   const std::string& name = config_.fields.architecture;
   const std::string why =
       experts == 0 ? fmt::format("{} has no experts", name)
-      : !cpu       ? std::string("experts are shared out over ranks on cpu alone yet")
-             : fmt::format("{} has {} experts, and the world {} rank{}", name, experts, size, size == 1 ? "" : "s");
+      : !any       ? fmt::format("experts are not shared out over ranks on {} yet", device_kind_name(kind))
+             : fmt::format("{} has {} experts, and the world {} rank{}{}", name, experts, size, size == 1 ? "" : "s",
+                           cpu || size == 1 ? "" : "; on ascend each has whole experts");
   return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
 }
 

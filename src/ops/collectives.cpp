@@ -1,5 +1,7 @@
 #include "ops/collectives.h"
 
+#include <algorithm>
+
 #include "ops/kernel.h"
 #include "ops/want.h"
 
@@ -24,6 +26,27 @@ Result<Types> infer_local_ids(const OpCall& c) {
   RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
   RETURN_IF_ERROR(want_range(c, "first", 0, INT32_MAX));
   RETURN_IF_ERROR(want_range(c, "count", 1, INT32_MAX));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_gather_found(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  RETURN_IF_ERROR(want_range(c, "of", 1, INT32_MAX));
+  RETURN_IF_ERROR(want_range(c, "count", 1, c.attrs->integer("of")));
+  RETURN_IF_ERROR(want_range(c, "first", 0, c.attrs->integer("of") - c.attrs->integer("count")));
+  return Types{c.in[0]};
+}
+
+Result<Types> infer_found_ids(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 0, DType::I32));
+  RETURN_IF_ERROR(want_range(c, "of", 1, INT32_MAX));
+  RETURN_IF_ERROR(want_range(c, "count", 1, c.attrs->integer("of")));
+  RETURN_IF_ERROR(want_range(c, "first", 0, c.attrs->integer("of") - c.attrs->integer("count")));
   return Types{c.in[0]};
 }
 
@@ -54,6 +77,46 @@ Result<Types> infer_own_indices(const OpCall& c) {
   RETURN_IF_ERROR(want_constant(c, 1, 0));
   if (c.in[1].shape[0].factor != 2) return invalid("{}: rows of a part have two borders", describe(c));
   return Types{c.in[0]};
+}
+
+Result<Types> infer_own_rows(const OpCall& c) {
+  for (size_t i : {0, 1}) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_dtype(c, i, DType::I32));
+  }
+  RETURN_IF_ERROR(want_constant(c, 1, 0));
+  const Dim places = c.in[0].shape[0];
+  const int64_t groups = c.in[1].shape[0].factor - 1, count = c.attrs->integer("count");
+  RETURN_IF_ERROR(want_range(c, "count", 1, groups));
+  RETURN_IF_ERROR(want_range(c, "first", 0, groups - count));
+  RETURN_IF_ERROR(want_range(c, "top_k", 1, groups));
+  const int64_t top_k = c.attrs->integer("top_k");
+  if (places.factor % top_k != 0)
+    return invalid("{}: {} places are not {} for each token", describe(c), places.factor, top_k);
+  return Types{{DType::I32, {Dim(places.factor / top_k * std::min(top_k, count), places.symbol)}},
+               {DType::I32, {Dim(count + 1)}}};
+}
+
+Result<Types> infer_combine_over_ranks(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const Shape& s = c.in[1].shape;
+  for (size_t i : {1, 2, 3}) {
+    RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+    RETURN_IF_ERROR(want_dtype(c, i, i == 1 ? DType::F32 : DType::I32));
+    for (int d : {0, 1}) RETURN_IF_ERROR(want_dim(c, i, d, s[d], "same of weights"));
+  }
+  RETURN_IF_ERROR(want_constant(c, 1, 1));
+  RETURN_IF_ERROR(want_rank(c, 4, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 4, DType::I32));
+  RETURN_IF_ERROR(want_constant(c, 4, 0));
+  const int64_t groups = c.in[4].shape[0].factor - 1, count = c.attrs->integer("count");
+  RETURN_IF_ERROR(want_range(c, "count", 1, groups));
+  RETURN_IF_ERROR(want_range(c, "first", 0, groups - count));
+  RETURN_IF_ERROR(want_dim(c, 0, 0, Dim(s[0].factor * std::min(s[1].factor, count), s[0].symbol),
+                           "most rows of this rank's experts"));
+  return Types{{c.in[0].dtype, {s[0], c.in[0].shape[1]}}};
 }
 
 Result<Types> infer_gather_groups(const OpCall& c) {
@@ -130,6 +193,13 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("gather_owned(Tensor x, Tensor ids) -> Tensor : collective", infer_gather_owned,
           "[T, N], i32 [T] on each rank -> [T, N] on all: row t of the rank whose ids[t] is not negative; exactly one "
           "rank has it; any type");
+  ops.add("found_ids(Index ids, *, int first, int count, int of) -> Tensor", infer_found_ids,
+          "i32 -> i32: id - first where that is in [0, count), else 0: which row of a rank's part of a table of `of` "
+          "rows; none is negative");
+  ops.add(
+      "gather_found(Tensor x, Tensor ids, *, int first, int count, int of) -> Tensor : collective", infer_gather_found,
+      "[T, N], i32 [T] -> [T, N] on all: row t of the rank whose [first, first + count) has ids[t]; ids below `of`; "
+      "any type");
   ops.add("own_groups(Index starts, *, int first, int count) -> Tensor", infer_own_groups,
           "[E + 1] -> [count + 1]: the borders of groups [first, first + count)");
   ops.add("own_slots(Index slots, Index rows) -> Tensor", infer_own_indices,
@@ -139,6 +209,17 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("gather_groups(Tensor x, Index starts, *, int first, int of) -> Tensor : collective", infer_gather_groups,
           "[S, n], i32 [G + 1] on each rank -> [S, of] on all: rows [starts[0], starts[G]) and columns "
           "[first, first + n) are this rank's; no other rank has them, and rows of no rank are undefined; any type");
+  ops.add(
+      "own_rows(Index token, Index starts, *, int first, int count, int top_k) -> (Tensor, Tensor)", infer_own_rows,
+      "i32 [T k], [E + 1] -> i32 [T m], i32 [count + 1]: of rows sorted by expert those of experts [first, first + "
+      "count), and their borders from 0; m = min(top_k, count) is the most of a token, rows left over are undefined");
+  ops.add(
+      "combine_over_ranks(Tensor y, Tensor weights, Index place, Index experts, Index starts, *, int first, int count) "
+      "-> Tensor : collective",
+      infer_combine_over_ranks,
+      "[T m, N] on each rank, f32 [T, k], i32 [T, k], i32 [T, k], i32 [E + 1] -> [T, N] on all: moe_combine, where the "
+      "row of a choice is on the rank that has its expert, at place[t, j] - starts[first]; experts are shared out in "
+      "order, as evenly as they can be");
   ops.add("sum_parts(Rows x, Tensor? bias, *, int parts, str out) -> Tensor", infer_sum_parts,
           "f32 [T, parts N], [N]? -> [T, N]: the sum of the parts of a row, from the first to the last (+ bias), in "
           "fp32, rounded once to `out`");

@@ -478,7 +478,7 @@ void add_attention(OpRegistry& ops) {
 }
 
 void add_quantised(OpRegistry& ops) {
-  ops.add("quantize_static(Tensor x, Tensor scale, Tensor offset) -> Tensor : columns", infer_quantize_static,
+  ops.add("quantize_static(Rows x, Tensor scale, Tensor offset) -> Tensor : columns", infer_quantize_static,
           "[T, N], [N] or [1] f32, [N] or [1] f32 -> [T, N] i8: x * scale, then + offset, each rounded to fp32; round "
           "half to even, clamp to [-128, 127]; NaN gives 0");
   ops.add(

@@ -43,7 +43,8 @@ class Sharder {
     std::optional<Cut> cut;
     Value* gathered = nullptr;
     Value* groups =
-        nullptr;  // borders of the groups, or of the part, of which this rank has the rows; null: it has all
+        nullptr;           // borders of the groups, or of the part, of which this rank has the rows; null: it has all
+    bool partial = false;  // it is a part of a sum that all ranks have parts of
   };
   struct Groups {
     int64_t groups = 0, head_size = 0;
@@ -57,6 +58,11 @@ class Sharder {
   // A parameter with a number for every head.
   static bool is_by_head(const Node& n, size_t i) {
     return n.op->operands[i].role == OperandRole::Tensor && n.in[i]->def->is_param() && n.in[i]->type.shape.rank() == 1;
+  }
+  // A parameter of one number, as a scale that serves all.
+  static bool is_one_number(const Node& n, size_t i) {
+    const Shape& s = n.in[i]->type.shape;
+    return n.in[i]->def->is_param() && s.rank() == 1 && s[0].is_constant() && s[0].factor == 1;
   }
   bool carries_heads(const Node& n, size_t i) const {
     const OperandRole role = n.op->operands[i].role;
@@ -86,7 +92,12 @@ class Sharder {
   Status visit(Node& n) {
     if (n.is_param()) return Status::ok();  // made where it is read
     if (n.is_input()) return input(n);
+    if (share_.experts > 1 && n.op == route_) return route(n);
+    if (n.op == index_select_ && own_rows_.contains(n.in[1])) return own_rows(n);
+    if (n.op == combine_ && own_rows_.contains(n.in[2]->def->result())) return combine(n);
     if (share_.experts > 1 && n.op->has(OperandRole::Starts)) return groups(n);
+    if (n.op == combine_ && placed(n.in[0]).partial) return combine_parts(n);
+    if (n.op == quantise_ && stays_cut(n)) return add(n, {placed(n.in[0]).value}, placed(n.in[0]).cut);
     ASSIGN_OR_RETURN(const bool kept, keep_rows(n));
     if (kept) return Status::ok();
     if (parted() && n.op->has(op_trait::kHeads)) return per_head_of_part(n);
@@ -166,6 +177,12 @@ class Sharder {
     if (old->def->is_param()) return param(old);
     RETURN_IF_ERROR(settle(old));
     Placed& p = placed(old);
+    if (p.partial) {
+      ASSIGN_OR_RETURN(Node * sum, sum_over_ranks(p.value, {}, p.value->type.dtype));
+      c_.applied(*sum,
+                 fmt::format("%{} is a part of a sum here; the sums of {} ranks are added", old->id, share_.size));
+      p = {sum->result(), std::nullopt};
+    }
     if (!p.cut) return p.value;
     if (p.gathered) return p.gathered;
     if (p.cut->repeated) return refuse(*old->def, "several ranks have the same heads, and all are asked for");
@@ -194,6 +211,7 @@ class Sharder {
   Status settle(const Value* old) {
     if (old->def->is_param() || !placed(old).groups) return Status::ok();
     Placed& p = placed(old);
+    if (packed_.contains(p.groups)) return refuse(*old->def, "rows of this rank's experts alone are asked for by all");
     const Shape shape = p.value->type.shape;
     const bool heads = shape.rank() == 3;
     const int64_t width = heads ? shape[1].factor : shape.back().factor;
@@ -227,6 +245,7 @@ class Sharder {
     std::optional<Cut> cut;
     if (n.is_view()) return keep_rows_flat(n);
     for (size_t i = 0; i < n.in.size(); ++i) {
+      if (is_one_number(n, i)) continue;
       if (n.in[i]->def->is_param()) return false;
       const Placed& p = placed(n.in[i]);
       const bool by_rows = n.op->operands[i].role == OperandRole::Rows || (i == 0 && n.op->has(op_trait::kVectors));
@@ -236,7 +255,10 @@ class Sharder {
     }
     if (!groups || (cut && !n.op->has(op_trait::kColumns))) return false;
     std::vector<Value*> in;
-    for (const Value* v : n.in) in.push_back(placed(v).value);
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      ASSIGN_OR_RETURN(Value * v, is_one_number(n, i) ? param(n.in[i]) : placed(n.in[i]).value);
+      in.push_back(v);
+    }
     RETURN_IF_ERROR(add(n, std::move(in), cut, groups));
     return true;
   }
@@ -355,6 +377,74 @@ class Sharder {
     return add(n, std::move(in), cut, borders);
   }
 
+  // The combining op of a choice of experts, where the device cannot gather rows of groups, whose borders it alone
+  // knows, but combines over ranks.
+  const Node* combined_over_ranks(const Node& n, const Cut& mine) {
+    const Node* found = nullptr;
+    for (const Use& u : n.result(1)->uses)
+      if (u.user->op == combine_ && u.operand == 2 && !found) found = u.user;
+    if (!found || share_.experts != share_.size || n.result(1)->uses.size() != 1) return nullptr;
+    for (const Use& u : n.result(0)->uses)
+      if (u.user->op != index_select_ || u.operand != 1) return nullptr;
+    const OpSchema* op = c_.ops().find("combine_over_ranks");
+    if (!op) return nullptr;
+    const TensorType &chosen = n.in[0]->type, &y = found->in[0]->type;
+    const Dim tokens = chosen.shape[0],
+              rows(tokens.factor * std::min(chosen.shape[1].factor, mine.count), tokens.symbol);
+    const std::vector<TensorType> types{
+        {y.dtype, {rows, y.shape[1]}}, found->in[1]->type, n.result(1)->type, chosen, n.result(2)->type};
+    const std::vector<TensorType> gathered{y, {n.result(2)->type.dtype, {Dim(mine.count + 1)}}};
+    if (c_.has_kernel(*c_.ops().find("gather_groups"), gathered, {{"first", int64_t{0}}, {"of", y.shape[1].factor}})
+            .is_ok())
+      return nullptr;
+    const Attrs attrs{{"first", mine.first}, {"count", mine.count}};
+    return c_.has_kernel(*op, types, attrs).is_ok() ? found : nullptr;
+  }
+
+  // All ranks choose and sort alike. Where the device combines over ranks, a rank goes on with the rows of its experts
+  // alone: there is room for the most that there can be, and none is dropped.
+  Status route(const Node& n) {
+    ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+    RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
+    const int64_t all = n.result(2)->type.shape[0].factor - 1;
+    const int ways = share_.size / share_.experts;
+    ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways, share_.experts));
+    const Cut mine{here.first, here.count, all};
+    if (!combined_over_ranks(n, mine)) return Status::ok();
+    ASSIGN_OR_RETURN(Node * own,
+                     call("own_rows", {placed(n.result(0)).value, placed(n.result(2)).value},
+                          {{"first", mine.first}, {"count", mine.count}, {"top_k", n.in[0]->type.shape[1].factor}}));
+    c_.applied(*own, fmt::format("rows of {} of {} experts are here", mine.count, mine.of));
+    own_rows_[n.result()] = own->result();
+    borders_[n.result(2)] = own->result(1);
+    packed_.insert(own->result(1));
+    return Status::ok();
+  }
+
+  Status own_rows(const Node& n) {
+    ASSIGN_OR_RETURN(Value * x, whole(n.in[0]));
+    Value* mine = own_rows_.at(n.in[1]);
+    return add(n, {x, mine}, std::nullopt, mine->def->result(1));
+  }
+
+  Status combine(const Node& n) {
+    const Node& route = *n.in[2]->def;
+    const Placed& y = placed(n.in[0]);
+    const Value* own = own_rows_.at(route.result());
+    if (y.groups != own->def->result(1) || y.cut) return refuse(n, "its rows are not those of this rank's experts");
+    std::vector<Value*> in{y.value};
+    for (const Value* v : {n.in[1], n.in[2], route.in[0], route.result(2)}) {
+      ASSIGN_OR_RETURN(Value * all, whole(v));
+      in.push_back(all);
+    }
+    const Attrs& range = own->def->attrs;
+    ASSIGN_OR_RETURN(Node * made, call("combine_over_ranks", std::move(in),
+                                       {{"first", range.integer("first")}, {"count", range.integer("count")}}));
+    c_.applied(*made, "each rank adds the choices of its share of tokens; all ranks' are gathered");
+    at_[n.result()] = {made->result(), std::nullopt};
+    return Status::ok();
+  }
+
   Result<Value*> own_borders(const Value* starts, const Cut& mine) {
     if (const auto known = borders_.find(starts); known != borders_.end()) return known->second;
     ASSIGN_OR_RETURN(Value * all, whole(starts));
@@ -372,7 +462,7 @@ class Sharder {
       part.all_columns = cut.of;
     }
     TensorType type = old->type;
-    type.shape[1] = Dim(cut.count);
+    type.shape[type.shape.rank() - 1] = Dim(cut.count);
     return add_part(old, type, std::move(mine));
   }
 
@@ -385,22 +475,53 @@ class Sharder {
     return add_part(old, old->type, {name, {{.rows = rows_of(old->type.shape), .recipe = Recipe::Zeros}}});
   }
 
+  // Parts of the sums of a token's experts are added by the weights of its choice as sums are.
+  Status combine_parts(const Node& n) {
+    ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n, 1));
+    in[0] = placed(n.in[0]).value;
+    RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
+    placed(n.result()).partial = true;
+    return Status::ok();
+  }
+
+  // Whether rows that are quantised as they come are, on each rank, over its own columns alone: all that reads them
+  // gives parts of sums, each in the scale of its rank.
+  bool stays_cut(const Node& n) {
+    if (!share_.reduce || adds_wide_parts() || n.in[0]->def->is_param() || !placed(n.in[0]).cut) return false;
+    for (size_t r = 0; r < n.out.size(); ++r)
+      for (const Use& u : n.result(r)->uses) {
+        const AttrValue* word = u.user->attrs.find("shard");
+        if (u.operand != r || !u.user->op->has(op_trait::kLinear) || !word || std::get<std::string>(*word) != "row" ||
+            !why_not_reduced(*u.user, placed(n.in[0])).empty())
+          return false;
+      }
+    return true;
+  }
+
   // Why a product cannot give parts of sums; empty: it can.
   std::string why_not_reduced(const Node& n) {
+    if (n.in[0]->def->is_param()) return "its input is a parameter";
+    return why_not_reduced(n, placed(n.in[0]));
+  }
+  std::string why_not_reduced(const Node& n, const Placed& x) {
     const size_t weight = n.op->first(OperandRole::Weight);
-    const Value *x = n.in[0], *w = n.in[weight];
-    if (weight != 1) return "its rows are quantised as they come, each over all of its numbers";
-    if (!w->def->is_param() || w->type.shape.rank() != 2) return "its weight is a stack of matrices";
-    if (x->def->is_param() || !placed(x).cut || placed(x).cut->repeated || placed(x).groups)
-      return "its input is not cut by columns";
-    if (placed(x).cut->of != w->type.shape[1].factor) return "its weight lies in blocks, which are cut by rows alone";
-    if (!n.attrs.find("out")) return "it has no results in fp32";
+    const Value* w = n.in[weight];
+    const bool stack = w->type.shape.rank() == 3;
+    if (n.in[0]->def->op == quantise_ && adds_wide_parts())
+      return "its rows are quantised as they come, each over all of its numbers";
+    if (!w->def->is_param()) return "its weight is computed";
+    if (stack && (share_.experts > 1 || adds_wide_parts())) return "its weight is a stack of matrices";
+    if (!x.cut || x.cut->repeated || x.groups) return "its input is not cut by columns";
+    if (x.cut->of != w->type.shape.back().factor) return "its weight lies in blocks, which are cut by rows alone";
+    if (!stack && !n.attrs.find("out")) return "it has no results in fp32";
     for (const ParamPart& part : parts_of(w))
       if (part.recipe != Recipe::Converted && part.recipe != Recipe::QuantisedRows &&
           part.recipe != Recipe::Dequantised)
         return fmt::format("its weight is made by the recipe {}", recipe_name(part.recipe));
-    for (size_t i = weight + 1; i < n.in.size(); ++i)
+    for (size_t i = weight + 1; i < n.in.size(); ++i) {
       if (!n.in[i]->def->is_param()) return "it adds or scales by what is computed";
+      if (stack && is_addend(*n.op, i)) return "something is added to a stack of matrices' results";
+    }
     return {};
   }
 
@@ -433,6 +554,11 @@ class Sharder {
     (void)c_.may_apply(n);
     const Cut cut = *placed(n.in[0]).cut;
     std::vector<Value*> in{placed(n.in[0]).value}, added;
+    for (size_t i = 1; i < weight; ++i) {
+      const bool scale = n.in[i]->def->op == quantise_;  // that of this rank's columns
+      ASSIGN_OR_RETURN(Value * v, scale ? placed(n.in[i]).value : whole(n.in[i]));
+      in.push_back(v);
+    }
     ASSIGN_OR_RETURN(Value * mine, column_part(n.in[weight], cut));
     in.push_back(mine);
     for (size_t i = weight + 1; i < n.in.size(); ++i) {
@@ -442,8 +568,12 @@ class Sharder {
     }
     Attrs attrs = n.attrs;
     const DType type = n.result()->type.dtype;
-    attrs.set("out", std::string(dtype_name(adds_wide_parts() ? DType::F32 : type)));
+    if (attrs.find("out")) attrs.set("out", std::string(dtype_name(adds_wide_parts() ? DType::F32 : type)));
     ASSIGN_OR_RETURN(Node * part, out_.add(*n.op, std::move(in), std::move(attrs), n.made_by));
+    if (n.in[weight]->type.shape.rank() == 3) {  // a row for each choice of a token: these are added first
+      at_[n.result()] = {part->result(), std::nullopt, nullptr, nullptr, true};
+      return Status::ok();
+    }
     ASSIGN_OR_RETURN(Node * sum, sum_over_ranks(part->result(), std::move(added), type));
     c_.applied(*sum, fmt::format("{} of {} columns of its weight are here; the sums of {} ranks are added", cut.count,
                                  cut.of, share_.size));
@@ -508,18 +638,26 @@ class Sharder {
     c_.count_tried();
     (void)c_.may_apply(n);
     const std::vector<TensorType> row_types{n.result()->type, n.in[index]->type};
-    if (const Status why = c_.has_kernel(*c_.ops().find("gather_owned"), row_types, {}); !why.is_ok()) {
+    const Cut cut = share_of_columns(rows->type.shape[0].factor, share_);
+    const Attrs part{{"first", cut.first}, {"count", cut.count}, {"of", cut.of}};
+    const bool marks = c_.has_kernel(*c_.ops().find("gather_owned"), row_types, {}).is_ok();
+    // Where the device's lookup takes no negative ids, the owner is told by the ids themselves.
+    const Status finds = c_.has_kernel(*c_.ops().find("gather_found"), row_types, part);
+    if (!marks && !finds.is_ok()) {
       ASSIGN_OR_RETURN(in[table], whole(rows));
       RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
-      c_.applied(*placed(n.result()).value->def, fmt::format("the table stays whole on every rank: {}", why.message()));
+      c_.applied(*placed(n.result()).value->def,
+                 fmt::format("the table stays whole on every rank: {}", finds.message()));
       return Status::ok();
     }
-    const Cut cut = share_of_columns(rows->type.shape[0].factor, share_);
     ASSIGN_OR_RETURN(in[table], param_part(rows, 0, 1, 1, cut));
-    ASSIGN_OR_RETURN(Node * ids, call("local_ids", {in[index]}, {{"first", cut.first}, {"count", cut.count}}));
+    Value* asked = in[index];
+    ASSIGN_OR_RETURN(Node * ids, marks ? call("local_ids", {asked}, {{"first", cut.first}, {"count", cut.count}})
+                                       : call("found_ids", {asked}, part));
     in[index] = ids->result();
     ASSIGN_OR_RETURN(Node * mine, out_.add(*n.op, std::move(in), n.attrs, n.made_by));
-    ASSIGN_OR_RETURN(Node * all, call("gather_owned", {mine->result(), ids->result()}, {}));
+    ASSIGN_OR_RETURN(Node * all, marks ? call("gather_owned", {mine->result(), ids->result()}, {})
+                                       : call("gather_found", {mine->result(), asked}, part));
     c_.applied(*all,
                fmt::format("{} of {} rows of the table are here; a token's owner writes its row", cut.count, cut.of));
     at_[n.result()] = {all->result(), std::nullopt};
@@ -703,6 +841,10 @@ class Sharder {
   std::unordered_map<const Node*, Groups> groups_;
   std::unordered_map<const Value*, Value*> own_indices_;  // of an input, those of this rank's part
   std::unordered_map<const Value*, Value*> borders_;      // of all groups, and of this rank's
+  std::unordered_map<const Value*, Value*> own_rows_;     // rows sorted by expert, and of these this rank's alone
+  std::unordered_set<const Value*> packed_;               // borders of rows that are here alone, from 0 on
+  const OpSchema *route_ = c_.ops().find("moe_route"), *combine_ = c_.ops().find("moe_combine"),
+                 *index_select_ = c_.ops().find("index_select"), *quantise_ = c_.ops().find("quantize_dynamic");
 };
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include <string>
 
 #include "base/log.h"
-#include "ranks/processors.h"
 
 namespace reprise::ranks {
 namespace {
@@ -73,7 +72,8 @@ struct Followers::Lifeline {
 };
 
 Result<std::vector<std::unique_ptr<Followers>>> Followers::start(int replicas, int size, const Run& run,
-                                                                 std::chrono::milliseconds timeout) {
+                                                                 std::chrono::milliseconds timeout,
+                                                                 const Processors& processors) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     return error(Code::OutOfMemory, "followers could not be started: {}", std::strerror(errno));
@@ -86,17 +86,18 @@ Result<std::vector<std::unique_ptr<Followers>>> Followers::start(int replicas, i
     world.timeout_ = timeout;
     world.lifeline_ = lifeline;
     if (replicas > 1) world.place_ = fmt::format("replica {}, ", replica);
-    forked = world.fork_ranks(replica, replicas, size, run, *lifeline);
+    forked = world.fork_ranks(replica, replicas, size, run, *lifeline, processors);
   }
   ::close(ends[0]);
   RETURN_IF_ERROR(forked);
   // Fronts of several replicas share out what is left themselves.
-  if (replicas == 1) (void)Processors::allowed().take(0, size);
+  if (replicas == 1) (void)processors.take(0, size);
   for (const auto& world : worlds) world->start_watching();
   return worlds;
 }
 
-Status Followers::fork_ranks(int replica, int replicas, int size, const Run& run, const Lifeline& lifeline) {
+Status Followers::fork_ranks(int replica, int replicas, int size, const Run& run, const Lifeline& lifeline,
+                             const Processors& processors) {
   ASSIGN_OR_RETURN(std::unique_ptr<Region> made, Region::create(size));
   const std::shared_ptr<Region> region = std::move(made);
   region->control().processors /= replicas;
@@ -105,7 +106,7 @@ Status Followers::fork_ranks(int replica, int replicas, int size, const Run& run
     const pid_t id = ::fork();
     if (id == 0) {
       ::close(lifeline.write_end);
-      (void)Processors::allowed().take(replica * size + rank, replicas * size);  // too few are shared
+      (void)processors.take(replica * size + rank, replicas * size);  // too few are shared
       be_follower(run, region, {rank, size}, replica, timeout_, lifeline.read_end);
     }
     if (id < 0) {

@@ -1,7 +1,7 @@
 // Followers: the processes of ranks 1 and up of a world, as its front sees them, and the thread that watches over them.
 //
 // start() forks them from a process that has one thread, so that they have read the same command line; each gets its
-// share of the allowed processors. The replicas of a server are a world each, with fronts in one process. adopt() takes
+// share of the processors. The replicas of a server are a world each, with fronts in one process. adopt() takes
 // those that a launcher started (ranks/launched.h), and what links this host to the others. A follower ends with its
 // front, whichever way that ends. One that ends, or that does not come to a collective, is told to the whole world by
 // an abort with its rank, process and signal. The front owns the object, which outlives its engine; one thread at a
@@ -30,7 +30,8 @@ class Followers {
 
   // So many worlds of `size` ranks. `timeout`: how long a rank may stay away from a collective, or take for a step.
   static Result<std::vector<std::unique_ptr<Followers>>> start(int replicas, int size, const Run& run,
-                                                               std::chrono::milliseconds timeout);
+                                                               std::chrono::milliseconds timeout,
+                                                               const Processors& processors);
   // `others`: the ranks of this host; `link`: null where they are all.
   static std::unique_ptr<Followers> adopt(std::shared_ptr<Member> front, std::vector<Neighbour> others,
                                           std::unique_ptr<LinkProcess> link, std::chrono::milliseconds timeout);
@@ -49,7 +50,8 @@ class Followers {
   };
   struct Lifeline;  // a pipe that closes with the front, which followers wait for
   Followers() = default;
-  Status fork_ranks(int replica, int replicas, int size, const Run& run, const Lifeline& lifeline);
+  Status fork_ranks(int replica, int replicas, int size, const Run& run, const Lifeline& lifeline,
+                    const Processors& processors);
   void start_watching();
   void watch();
   void reap(size_t index, bool wait);

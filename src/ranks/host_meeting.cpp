@@ -10,8 +10,6 @@
 #include <cstring>
 #include <thread>
 
-#include "ranks/processors.h"
-
 namespace reprise::ranks {
 namespace {
 
@@ -247,8 +245,8 @@ bool Neighbour::wait_for_goodbye() const {
   return got == 1 && byte == kGoodbye;
 }
 
-void keep_to_share(const World& world, const Region& region) {
-  if (!region.control().bound) (void)Processors::allowed().take(world.local_rank, world.local_size);
+void keep_to_share(const World& world, const Region& region, const Processors& processors) {
+  (void)processors.take(world.local_rank, world.local_size, region.control().bound);
 }
 
 Result<HostRanks> meet_on_host(const World& world, const std::string& job, std::chrono::milliseconds timeout) {

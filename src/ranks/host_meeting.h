@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ranks/processors.h"
 #include "ranks/region.h"
 
 namespace reprise::ranks {
@@ -43,6 +44,6 @@ Result<HostRanks> meet_on_host(const World& world, const std::string& job, std::
 
 // The calling thread, and those that it starts from now on, keep to processors of their own, where the launcher left
 // them all to every rank and there are enough.
-void keep_to_share(const World& world, const Region& region);
+void keep_to_share(const World& world, const Region& region, const Processors& processors);
 
 }  // namespace reprise::ranks

@@ -60,14 +60,15 @@ void hold_to_link(const std::shared_ptr<Member>& member, const LinkProcess& link
 }  // namespace
 
 Result<std::unique_ptr<Followers>> join_launched_world(const LaunchedWorld& launched, const Followers::Run& run,
-                                                       std::chrono::milliseconds timeout) {
+                                                       std::chrono::milliseconds timeout,
+                                                       const Processors& processors) {
   const World& world = launched.world;
   ASSIGN_OR_RETURN(HostRanks host, meet_on_host(world, launched.job, timeout));
   std::unique_ptr<LinkProcess> link;
   if (!world.one_host()) {
     ASSIGN_OR_RETURN(link, LinkProcess::start(host.region, world, host.leader, launched.hosts, timeout));
   }
-  keep_to_share(world, *host.region);
+  keep_to_share(world, *host.region, processors);
   ASSIGN_OR_RETURN(std::shared_ptr<Member> member, Member::join(host.region, world, timeout));
   if (!world.front()) follow(run, member, host, std::move(link));
   return Followers::adopt(std::move(member), std::move(host.others), std::move(link), timeout);

@@ -9,6 +9,6 @@ namespace reprise::ranks {
 
 // The front gets its followers; another rank does `run` with its seat and does not return.
 Result<std::unique_ptr<Followers>> join_launched_world(const LaunchedWorld& launched, const Followers::Run& run,
-                                                       std::chrono::milliseconds timeout);
+                                                       std::chrono::milliseconds timeout, const Processors& processors);
 
 }  // namespace reprise::ranks

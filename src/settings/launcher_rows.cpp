@@ -6,9 +6,6 @@ namespace {
 constexpr const char* kOneProcess = "a process is one rank of one replica";
 constexpr const char* kLaunched = "ranks of several hosts find each other by what mpirun or srun tells them";
 constexpr const char* kReplicas = "all replicas of a server (`dp_size`) live in its process";
-constexpr const char* kBound =
-    "ranks share out the processors that this process may use (taskset, numactl), or keep to those that mpirun or srun "
-    "binds them to";
 constexpr const char* kNoRay = "ranks are processes of this program, or of mpirun or srun (`dist_launcher`)";
 constexpr const char* kOneDevice = "one device is used; ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES chooses it";
 constexpr const char* kNoSplit = "prefill and decode run in one process; leave out all --disaggregation flags";
@@ -41,8 +38,6 @@ std::vector<Setting> launcher_rows() {
       integer("ep_num_redundant_experts", {0, 0}, "no expert is on two ranks yet"),
       text("moe_runner_backend", "TEXT", "each device has one kernel for experts; effective: auto"),
       flag("disable_shared_experts_fusion", "shared experts are not fused with routed ones"),
-      text("numa_node", "TEXT", kBound),
-      text("cpu_bind", "TEXT", kBound),
       integer("attn_cp_size", {1, 1}, kOneProcess),
       flag("headless", kLaunched),
       text("data_parallel_address", "TEXT", kReplicas),

@@ -17,7 +17,7 @@ struct Line {
   const char* environment = "";
 };
 
-// One device, one process.
+// One device, one process; with "--tp-size 2" two.
 const Line kGood[] = {
     {"docs/platforms/ascend quick start", "--attention-backend ascend"},
     {"#9399, test_ascend_graph_tp1_bf16", "--trust-remote-code --mem-fraction-static 0.8 --attention-backend ascend"},
@@ -25,6 +25,12 @@ const Line kGood[] = {
      "--trust-remote-code --disable-cuda-graph --mem-fraction-static 0.8 --attention-backend ascend --tp-size 1 "
      "--disable-radix-cache",
      "ASCEND_USE_FIA=true"},
+    {"#8328, test_ascend_tp2_fia_bf16",
+     "--trust-remote-code --disable-cuda-graph --mem-fraction-static 0.8 --attention-backend ascend --tp-size 2 "
+     "--disable-radix-cache",
+     "ASCEND_USE_FIA=true"},
+    {"#9399, test_ascend_graph_tp2_bf16",
+     "--trust-remote-code --mem-fraction-static 0.8 --attention-backend ascend --tp-size 2"},
     {"#9355, one rank",
      "--tp 1 --trust-remote-code --quantization w8a8_int8 --device npu --attention-backend ascend --cuda-graph-bs 1 2 "
      "4 "

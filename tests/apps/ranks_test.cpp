@@ -1,7 +1,10 @@
 // Commands over several ranks as processes: the same tokens, and what is left of a world that loses a rank.
+#include <sched.h>
+
 #include "apps/client_load.h"
 #include "apps/processes.h"
 #include "apps/serving.h"
+#include "backends/cpu/thread_pool.h"
 #include "support/http_client.h"
 
 namespace reprise::apps::ranks_test {
@@ -279,6 +282,43 @@ TEST(Ranks, AFollowerThatStopsEndsTheServerAfterTheTimeout) {
   expect_end(server, followers, "--dist-timeout");
   EXPECT_TRUE(holds(server.said(), "rank 1")) << server.said();
   load.expect_all_answered();
+}
+
+// A replay that never ends on one rank alone, as a lost device's would.
+TEST(Ranks, AStepThatHangsOnOneRankEndsTheServerWithItsName) {
+  const OneThread model;
+  Server server(model, "--tp-size 2 --dist-timeout 1 --inject-fault hang@3/1");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const auto followers = children_of(server.pid());
+  ASSERT_EQ(followers.size(), 1u);
+  const std::string answer = choices(server.port());
+  EXPECT_TRUE(answer.starts_with("503 ")) << answer;
+  expect_end(server, followers, "--dist-timeout");
+  EXPECT_TRUE(holds(server.said(), "rank 1")) << server.said();
+}
+
+TEST(Ranks, ProcessorsThatAreAskedForAreTaken) {
+  const OneThread model;
+  const std::string ids = fmt::format("generate {} --prompt-ids 1,2 --max-new-tokens 2 ", model.flags());
+  const auto refused = [&](const std::string& flags, const std::string& why) {
+    const Outcome o = run_binary(ids + flags);
+    EXPECT_EQ(o.exit_code, 2) << o.err;
+    EXPECT_TRUE(holds(o.err, why)) << o.err;
+  };
+  refused("--tp-size 2 --cpu-bind 0",
+          "--cpu-bind 0: processors of 1 rank, and this host has 2; allowed: a list for each");
+  refused("--tp-size 2 --numa-node 0", "--numa-node 0: allowed: a memory node for each rank of this host, 2 numbers");
+  const std::vector<int> mine = cpu::ThreadPool::allowed_processors();
+  const Server server(model, fmt::format("--tp-size 2 --cpu-bind \"{}|{}\"", mine.front(), mine.back()));
+  ASSERT_NE(server.port(), 0) << server.said();
+  const auto followers = children_of(server.pid());
+  ASSERT_EQ(followers.size(), 1u);
+  for (const auto& [process, processor] : {std::pair{server.pid(), mine.front()}, {followers[0], mine.back()}}) {
+    cpu_set_t set;
+    ASSERT_EQ(::sched_getaffinity(process, sizeof set, &set), 0);
+    EXPECT_EQ(CPU_COUNT(&set), 1) << process;
+    EXPECT_TRUE(CPU_ISSET(processor, &set)) << process;
+  }
 }
 
 TEST(Ranks, FollowersEndWithTheirFront) {

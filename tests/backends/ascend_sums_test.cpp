@@ -124,6 +124,90 @@ TEST(AscendSumsWorkspace, GrowsWithTheRows) {
   for (std::thread& card : cards) card.join();
 }
 
+struct ExpertsCase {
+  int cards;
+  int64_t experts, top_k, tokens, width;
+};
+
+void PrintTo(const ExpertsCase& c, std::ostream* to) {
+  *to << c.cards << " cards, " << c.experts << " experts, " << c.top_k << " of them for each of " << c.tokens;
+}
+
+// Choices of all tokens, sorted as moe_route sorts them.
+struct Routes {
+  std::vector<int32_t> experts, place, token, starts;
+  std::vector<float> weights;
+
+  explicit Routes(const ExpertsCase& c) : place(static_cast<size_t>(c.tokens * c.top_k)) {
+    for (int64_t t = 0; t < c.tokens; ++t)
+      for (int64_t j = 0; j < c.top_k; ++j) {
+        // The last expert has none, the first many.
+        experts.push_back(static_cast<int32_t>(j == 0 && t % 3 == 0 ? 0 : (t * 5 + j) % (c.experts - 1)));
+        weights.push_back(number(t * c.top_k + j, 3));
+      }
+    for (int32_t e = 0; e < c.experts; ++e) {
+      starts.push_back(static_cast<int32_t>(token.size()));
+      for (size_t i = 0; i < experts.size(); ++i)
+        if (experts[i] == e) {
+          place[i] = static_cast<int32_t>(token.size());
+          token.push_back(static_cast<int32_t>(static_cast<int64_t>(i) / c.top_k));
+        }
+    }
+    starts.push_back(static_cast<int32_t>(token.size()));
+  }
+};
+
+class AscendExpertRanks : public testing::TestWithParam<ExpertsCase> {};
+
+// Every card has its experts' rows alone, and rubbish behind them; the sums are those that one card has of all rows.
+TEST_P(AscendExpertRanks, AddWhatOneCardAdds) {
+  const ExpertsCase& c = GetParam();
+  const Routes routes(c);
+  const int64_t rows = c.tokens * c.top_k;
+  std::vector<uint16_t> all;
+  for (int64_t i = 0; i < rows * c.width; ++i) all.push_back(float_to_bf16(number(i, 5)));
+  const auto table = [&](DType t, const auto& values) { return operand({t, {Dim(c.tokens), Dim(c.top_k)}}, values); };
+  const AscendOperand weights = table(DType::F32, routes.weights), place = table(DType::I32, routes.place),
+                      experts = table(DType::I32, routes.experts),
+                      starts = operand({DType::I32, {Dim(c.experts + 1)}}, routes.starts);
+  Card alone;
+  alone.open(nullptr);
+  const std::vector<uint8_t> expected =
+      alone.result_of("ascend.moe_combine", {operand({DType::BF16, {Dim(rows), Dim(c.width)}}, all), weights, place});
+  const testing_support::RankedHosts host({c.cards});
+  std::vector<std::vector<uint8_t>> got(static_cast<size_t>(c.cards));
+  std::vector<std::thread> cards;
+  for (int r = 0; r < c.cards; ++r)
+    cards.emplace_back([&, r] {
+      Card card;
+      card.open(host.member(r));
+      const int64_t first = c.experts * r / c.cards, count = c.experts * (r + 1) / c.cards - first;
+      const int64_t room = c.tokens * std::min(count, c.top_k);
+      const auto begin = routes.starts[static_cast<size_t>(first)],
+                 end = routes.starts[static_cast<size_t>(first + count)];
+      const auto mine = numbers_of<int32_t>(card.result_of("ascend.own_rows",
+                                                           {operand({DType::I32, {Dim(rows)}}, routes.token), starts},
+                                                           {{"first", first}, {"count", count}, {"top_k", c.top_k}}));
+      ASSERT_EQ(static_cast<int64_t>(mine.size()), room);
+      EXPECT_TRUE(std::equal(routes.token.begin() + begin, routes.token.begin() + end, mine.begin())) << "card " << r;
+      std::vector<uint16_t> y(all.begin() + begin * c.width, all.begin() + end * c.width);
+      y.resize(static_cast<size_t>(room * c.width), 0x7fc0);  // NaN
+      got[static_cast<size_t>(r)] =
+          card.result_of("ascend.combine_over_ranks",
+                         {operand({DType::BF16, {Dim(room), Dim(c.width)}}, y), weights, place, experts, starts},
+                         {{"first", first}, {"count", count}});
+    });
+  for (std::thread& card : cards) card.join();
+  for (int r = 0; r < c.cards; ++r) EXPECT_TRUE(got[static_cast<size_t>(r)] == expected) << "card " << r;
+}
+
+// Few rows, which all cards add; many (above 280 KB of a card), of which each adds its share; shares that are not
+// equal; fewer experts on a card than choices; fewer tokens than cards.
+INSTANTIATE_TEST_SUITE_P(Cards, AscendExpertRanks,
+                         testing::Values(ExpertsCase{3, 6, 2, 7, 48}, ExpertsCase{3, 6, 2, 100, 1024},
+                                         ExpertsCase{4, 8, 4, 40, 2048}, ExpertsCase{3, 7, 3, 5, 40},
+                                         ExpertsCase{4, 9, 2, 2, 33}));
+
 // Each card has a part of the vocabulary: its pairs are the largest values with their places in all of it, and of the
 // pairs of all cards the first of the largest wins.
 TEST(AscendGreedy, TheLargestOfAllCardsIsTheLargestOfAll) {

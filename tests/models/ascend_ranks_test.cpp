@@ -2,6 +2,7 @@
 // without any, for each kind of attention and weights.
 #include "engine/local_world.h"
 #include "support/ascend_engine.h"
+#include "support/wide_latents.h"
 
 namespace reprise::ascend_ranks_test {
 namespace {
@@ -34,6 +35,11 @@ std::vector<float> several_cards(const std::string& folder, const AscendOptions&
   EXPECT_TRUE(world.is_ok()) << world.status().message();
   if (!world.is_ok()) return {};
   std::vector<float> out = decode_traffic((*world)->front(), 6);
+  bool table_is_cut = false;
+  for (const PassReport& p : (*world)->front().passes("decode")->passes)
+    for (const PassRemark& remark : p.applied)
+      table_is_cut |= remark.reason.find("rows of the table are here") != std::string::npos;
+  EXPECT_TRUE(table_is_cut);
   if (added)
     for (const PassReport& p : (*world)->front().passes("decode")->passes)
       for (const PassRemark& remark : p.applied) *added += remark.reason.find("ranks are added") != std::string::npos;
@@ -50,6 +56,7 @@ struct Case {
   bool all_modes = false;
   // A fusion that rounds otherwise than its parts, and that a gather between them keeps from firing.
   std::vector<std::string> without = {};
+  bool experts = false;  // are shared out
 };
 
 void PrintTo(const Case& c, std::ostream* to) { *to << c.model; }
@@ -71,7 +78,9 @@ TEST_P(AscendRanks, GiveTheBitsOfOneCard) {
     const std::vector<float> expected = one_card(folder, options);
     ASSERT_FALSE(expected.empty());
     for (const int n : c.cards) {
+      if (c.experts) options.ep_size = n;
       const std::vector<float> got = several_cards(folder, options, n);
+      options.ep_size = 1;
       ASSERT_EQ(got.size(), expected.size()) << n << " cards";
       const auto [at, wanted] = std::mismatch(got.begin(), got.end(), expected.begin());
       EXPECT_TRUE(at == got.end()) << n << " cards, mode " << &options - modes.data() << ": logit " << at - got.begin()
@@ -89,6 +98,17 @@ INSTANTIATE_TEST_SUITE_P(Models, AscendRanks,
                            std::string name = info.param.model;
                            return name.substr(name.find('/') + 1);
                          });
+
+// Latent attention, sigmoid experts in groups, int8 experts in one kernel with their gate.
+TEST(AscendExperts, OfLatentModelsGiveTheBitsOfOneCard) {
+  const testing_support::WideLatents wide("deepseek_v3_moe", 8);
+  AscendOptions options{.prefill_sizes = {64, 128}, .context = 128, .without = {"silu_mul_quant"}};
+  options.quantization = checkpoint::Quantization::W8A8Int8;
+  const std::vector<float> expected = one_card(wide.path(), options);
+  ASSERT_FALSE(expected.empty());
+  options.ep_size = 2;
+  EXPECT_EQ(expected, several_cards(wide.path(), options, 2));
+}
 
 struct SumsCase {
   const char* model;
@@ -131,7 +151,10 @@ TEST_P(AscendSums, AreNearOneCardAndTheSameInEveryMode) {
 INSTANTIATE_TEST_SUITE_P(Models, AscendSums,
                          testing::Values(SumsCase{"models/qwen3_tied", 2, 4}, SumsCase{"models/qwen3_tied", 4, 4},
                                          SumsCase{"models/llama_bias", 3, 4},
-                                         SumsCase{"models_quantised/modelslim_static_bias", 2, 4}),
+                                         SumsCase{"models_quantised/modelslim_static_bias", 2, 4},
+                                         SumsCase{"models_quantised/modelslim_dynamic", 2, 4},
+                                         SumsCase{"models/mixtral_top2", 2, 4},
+                                         SumsCase{"models_quantised/modelslim_moe_dynamic", 2, 6}),
                          [](const auto& info) {
                            const std::string name = info.param.model;
                            return fmt::format("{}_over_{}", name.substr(name.find('/') + 1), info.param.cards);
@@ -149,6 +172,18 @@ TEST(AscendRanksStart, TellsWhatIsMissing) {
       std::string::npos)
       << world.status().message();
 }
+
+// Experts that are shared out: none, some or all of a token's choices are on a card, decode sizes of 1 to 4 rows are no
+// multiple of the cards, and 5 experts over 3 are uneven shares.
+INSTANTIATE_TEST_SUITE_P(
+    Experts, AscendRanks,
+    testing::Values(Case{"models/qwen2_moe_shared", {3}, true, {}, true},
+                    Case{"models_quantised/modelslim_moe_dynamic", {2}, false, {"silu_mul_quant"}, true},
+                    Case{"models_quantised/compressed_moe_static", {2}, false, {}, true}),
+    [](const auto& info) {
+      std::string name = info.param.model;
+      return name.substr(name.find('/') + 1);
+    });
 
 }  // namespace
 }  // namespace reprise::ascend_ranks_test

@@ -22,6 +22,7 @@ struct AscendOptions {
   std::vector<std::string> without = {};            // passes
   std::shared_ptr<ranks::Member> member = nullptr;  // of several ranks, a simulated card each
   bool reduce = false;                              // they add sums
+  int64_t ep_size = 1;                              // they share out experts
 };
 
 // The checkpoint in `folder`.
@@ -36,6 +37,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   engine::EngineOptions o;
   o.member = options.member;
   o.reduce_over_ranks = options.reduce;
+  o.ep_size = options.ep_size;
   o.model_path = folder;
   o.dtype = options.dtype;
   o.chunked_prefill_size = 128;

@@ -42,7 +42,8 @@ void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& co
 void register_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_quantised(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
-// Nothing where the device is alone.
+// The last two: nothing where the device is alone.
+void register_expert_ranks(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_collectives(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 
 }  // namespace reprise::ascend

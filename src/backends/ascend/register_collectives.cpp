@@ -1,5 +1,6 @@
 // Entries of the ops by which ranks exchange data: functions of HCCL, which captures record as they do operators.
 #include <algorithm>
+#include <map>
 
 #include "backends/ascend/entries.h"
 #include "ops/args/collectives.h"
@@ -124,6 +125,33 @@ Status all_reduce(const AllReduceArgs& a, Launch& l) {
   return x.few(rows) ? Status::ok() : reduce_shares(x, rows, true, l);
 }
 
+// Which of the ids of a table are this rank's, in words as wide as the table's numbers.
+struct IdsHere {
+  const Communicator* ranks;
+  const void* words;
+};
+
+AclType word_of(DType t) { return size_of(t) == 2 ? ACL_INT16 : ACL_INT32; }
+
+Status found_ids(const FoundIdsArgs& a, Launch& l) {
+  const int64_t rows = l.size(a.rows);
+  return l.run(l.ops().index_select, l.tensor(l.constant(), DType::I32, {a.of}), 0, l.tensor(a.ids, DType::I32, {rows}),
+               l.tensor(a.out, DType::I32, {rows}));
+}
+
+// Rows of others become zero, all as integers: each row is some rank's, and adding zeros keeps its bits.
+Status gather_found(const GatherFoundArgs& a, Launch& l) {
+  const IdsHere& ids = *static_cast<const IdsHere*>(l.constant());
+  const AclType word = word_of(a.type);
+  const int64_t rows = l.size(a.rows);
+  void* here = l.scratch(static_cast<size_t>(rows) * size_of(a.type));
+  RETURN_IF_ERROR(l.run(l.ops().index_select, l.tensor(ids.words, word, {a.of}), 0, l.tensor(a.ids, DType::I32, {rows}),
+                        l.tensor(here, word, {rows})));
+  RETURN_IF_ERROR(l.run(l.ops().mul, l.tensor(a.x, word, {rows, a.width}), l.tensor(here, word, {rows, 1}),
+                        l.tensor(a.out, word, {rows, a.width})));
+  return l.enqueue([&](aclrtStream s) { return ids.ranks->merge(a.out.data, rows * a.width, a.type, s); });
+}
+
 // The value at each row's index, and that index in the whole vocabulary, side by side.
 Status argmax_pairs(const ArgmaxPairsArgs& a, Launch& l) {
   const int64_t rows = l.size(a.rows);
@@ -143,11 +171,51 @@ Status merge_argmax(const MergeArgmaxArgs& a, Launch& l) {
                l.tensor(best, DType::I32, {rows, 1}), l.tensor(a.out, DType::I32, {rows, 1}));
 }
 
+// Calls to(id, place) for each id of the table: the row in this rank's part, or -1.
+template <typename To>
+void for_ids(const Attrs& part, const To& to) {
+  const int64_t first = part.integer("first"), count = part.integer("count");
+  for (int64_t id = 0; id < part.integer("of"); ++id) to(id, id >= first && id < first + count ? id - first : -1);
+}
+
+void register_tables(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
+  const auto places = [context](const OpCall& c, LaunchArgs& args) {
+    const auto of = static_cast<size_t>(c.attrs->integer("of"));
+    args.constant = context->constant(fmt::format("rows of {} ids", of), of * sizeof(int32_t), [&](void* to) {
+      for_ids(*c.attrs, [&](int64_t id, int64_t place) {
+        static_cast<int32_t*>(to)[id] = static_cast<int32_t>(std::max<int64_t>(place, 0));
+      });
+    });
+  };
+  const auto known = std::make_shared<std::map<std::pair<size_t, size_t>, IdsHere>>();
+  const auto here = [context, known](const OpCall& c, LaunchArgs& args) {
+    const auto of = static_cast<size_t>(c.attrs->integer("of"));
+    const size_t word = word_of(c.in[0].dtype) == ACL_INT16 ? 2 : 4;
+    const void* words = context->constant(fmt::format("{} ids here, {} bytes", of, word), of * word, [&](void* to) {
+      for_ids(*c.attrs, [&](int64_t id, int64_t place) {
+        if (word == 2)
+          static_cast<int16_t*>(to)[id] = place >= 0 ? 1 : 0;
+        else
+          static_cast<int32_t*>(to)[id] = place >= 0 ? 1 : 0;
+      });
+    });
+    args.constant = &((*known)[{of, word}] = IdsHere{context->communicator(), words});
+  };
+  const auto in_words = [](const OpCall& c) -> Status {
+    RETURN_IF_ERROR(want_constant_rows(c));
+    if (size_of(c.in[0].dtype) == 2 || size_of(c.in[0].dtype) == 4) return Status::ok();
+    return error(Code::Unsupported, "rows are merged in words of 2 or 4 bytes, unlike {}", describe(c));
+  };
+  add(kernels, context, {.op = "found_ids", .kernel = kernel<found_ids>, .bind = places});
+  add(kernels, context, {.op = "gather_found", .kernel = kernel<gather_found>, .bind = here, .accepts = in_words});
+}
+
 }  // namespace
 
 void register_collectives(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   if (!context->communicator()) return;
   const auto bind = [context](const OpCall&, LaunchArgs& args) { args.constant = context->communicator(); };
+  register_tables(kernels, context);
   add(kernels, context,
       {.op = "all_gather", .kernel = kernel<all_gather>, .bind = bind, .accepts = want_constant_rows});
   add(kernels, context, {.op = "all_reduce", .kernel = kernel<all_reduce>, .bind = bind});

@@ -18,6 +18,20 @@ void LocalIdsArgs::fill(const OpCall& c) {
   first = c.attrs->integer("first");
   count = c.attrs->integer("count");
 }
+void FoundIdsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  first = c.attrs->integer("first");
+  count = c.attrs->integer("count");
+  of = c.attrs->integer("of");
+}
+void GatherFoundArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+  first = c.attrs->integer("first");
+  count = c.attrs->integer("count");
+  of = c.attrs->integer("of");
+  type = c.in[0].dtype;
+}
 void GatherOwnedArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   width = c.in[0].shape[1].factor * static_cast<int64_t>(size_of(c.in[0].dtype));
@@ -34,6 +48,23 @@ void GatherGroupsArgs::fill(const OpCall& c) {
   width = c.in[0].shape[1].factor * element;
   first = c.attrs->integer("first") * element;
   of = c.attrs->integer("of") * element;
+}
+
+void OwnRowsArgs::fill(const OpCall& c) {
+  places = c.in[0].shape[0];
+  rows = c.out[0].shape[0];
+  first = c.attrs->integer("first");
+  count = c.attrs->integer("count");
+  groups = c.in[1].shape[0].factor - 1;
+}
+void CombineOverRanksArgs::fill(const OpCall& c) {
+  tokens = c.in[1].shape[0];
+  rows = c.in[0].shape[0];
+  top_k = c.in[1].shape[1].factor;
+  width = c.in[0].shape[1].factor;
+  first = c.attrs->integer("first");
+  groups = c.in[4].shape[0].factor - 1;
+  type = c.in[0].dtype;
 }
 
 void SumPartsArgs::fill(const OpCall& c) {
@@ -64,10 +95,14 @@ std::span<const OpArgs> collective_args() {
       op_row("all_gather", &AllGatherArgs::out, &AllGatherArgs::x, constant_rows),
       op_row("local_ids", &LocalIdsArgs::out, &LocalIdsArgs::ids),
       op_row("gather_owned", &GatherOwnedArgs::out, &GatherOwnedArgs::x, constant_rows),
+      op_row("found_ids", &FoundIdsArgs::out, &FoundIdsArgs::ids),
+      op_row("gather_found", &GatherFoundArgs::out, &GatherFoundArgs::x, constant_rows),
       op_row("own_groups", &OwnGroupsArgs::out, &OwnGroupsArgs::starts),
       op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
+      op_row("own_rows", &OwnRowsArgs::borders, &OwnRowsArgs::token),
+      op_row("combine_over_ranks", &CombineOverRanksArgs::out, &CombineOverRanksArgs::y, constant_rows),
       op_row("sum_parts", &SumPartsArgs::out, &SumPartsArgs::x, &SumPartsArgs::out),
       op_row("all_reduce", &AllReduceArgs::out, &AllReduceArgs::x, constant_rows),
       op_row("argmax_pairs", &ArgmaxPairsArgs::out, &ArgmaxPairsArgs::x, constant_rows),

@@ -30,6 +30,26 @@ struct LocalIdsArgs {
   void fill(const OpCall& call);
 };
 
+// found_ids: of a table of `of` rows.
+struct FoundIdsArgs {
+  In ids;
+  Out out;
+  Dim rows;
+  int64_t first, count, of;
+
+  void fill(const OpCall& call);
+};
+
+struct GatherFoundArgs {
+  In x, ids;
+  Out out;
+  Dim rows;
+  int64_t width, first, count, of;  // width: numbers of a row
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
 struct GatherOwnedArgs {
   In x, ids;
   Out out;
@@ -61,6 +81,27 @@ struct GatherGroupsArgs {
   Out out;
   Dim rows;
   int64_t groups, width, first, of;  // all but the groups in bytes
+
+  void fill(const OpCall& call);
+};
+
+// own_rows: rows of experts [first, first + count) of `groups`.
+struct OwnRowsArgs {
+  In token, starts;
+  Out own, borders;
+  Dim places, rows;
+  int64_t first, count, groups;
+
+  void fill(const OpCall& call);
+};
+
+// combine_over_ranks: y has `rows` rows, of experts [first, ...) of `groups`.
+struct CombineOverRanksArgs {
+  In y, weights, place, experts, starts;
+  Out out;
+  Dim tokens, rows;
+  int64_t top_k, width, first, groups;
+  DType type;
 
   void fill(const OpCall& call);
 };
