@@ -358,6 +358,7 @@ TEST_P(PackedOps, RowBlocksPackAsTheWhole) {
     // A factor and a minimum of 6 bits take a byte each.
     const int64_t more = f.elements == 256 && f.factors == 2 ? 4 : 0;
     EXPECT_EQ(whole.size(), static_cast<size_t>(192 * blocks * (f.bytes + more)));
+    EXPECT_EQ(whole.size(), packed_bytes(f.format, 1, 150, blocks * f.bytes)) << "what `reprise models` counts";
     Bytes pieces(whole.size(), 0);
     const int64_t row = blocks * f.bytes;
     for (auto [first, count] : {std::pair<int64_t, int64_t>{100, 50}, {0, 1}, {1, 62}, {63, 37}})
