@@ -124,14 +124,14 @@ PairRows<W> rows_of(const PackedPanel& a) {
 }
 
 template <class W>
-PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, float* scratch) {
+PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, bool minima, float* scratch) {
   const int64_t stride = packed_x_stride(k), items = k / kUnitK * W::kItems;
   auto* to = reinterpret_cast<typename W::Item*>(scratch);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t b = 0; b < k / kUnitK; ++b) {
       const uint16_t* block = x + r * k + b * kUnitK;
       W::arrange(block, to + r * stride + b * W::kItems);
-      scratch[r * stride + items + b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
+      if (minima) scratch[r * stride + items + b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
     }
   return {to, scratch + items, stride};
 }
