@@ -252,12 +252,12 @@ TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
       }
 }
 
-// Several blocks of rows, and shares of threads by rows.
+// Several blocks of rows, strips and depths of a strip, the last of each a part; and shares of threads by rows.
 TEST_P(PackedOps, ManyRowsOfBf16HaveTheSumsByBlocks) {
   for (const BlockFormatInfo& f : kBlockFormats) {
-    const int64_t k = depth_of(f, 64);
-    const Packed w = random_blocks(f.format, 20, k, 31);
-    const TestTensor x = random_tensor(DType::BF16, {193, k}, 32);
+    const int64_t k = depth_of(f, 320);
+    const Packed w = random_blocks(f.format, 40, k, 31);
+    const TestTensor x = random_tensor(DType::BF16, {101, k}, 32);
     const TestTensor expected = finish(sums(x, w), nullptr, DType::BF16);
     for (int threads : {1, 3})
       for (int64_t way : {0, 1})
