@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "api/default_model.h"
+#include "backends/cpu/isa.h"
+#include "backends/cpu/layout.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/quantisation.h"
 #include "engine/memory_rules.h"
@@ -37,12 +39,25 @@ engine::EngineOptions usual_options() {
   return o;
 }
 
+DType usual_dtype(const ModelConfigFields& f, const Checkpoint& c, const checkpoint::QuantPlan& plan) {
+  DeviceInfo device;
+  device.kind = DeviceKind::Cpu;
+  device.isa = cpu::isa_name(cpu::supported_isas().back());
+  return engine::usual_dtype(f, &c, plan, device).dtype;
+}
+
 uint64_t weight_bytes(const Checkpoint& c, const checkpoint::QuantPlan& plan, DType dtype) {
   uint64_t sum = 0;
   for (const auto& t : c.tensors()) {
     const bool floats = checkpoint::readable_as_float(t.type);
-    const bool packed = plan.of(t.name).scheme == checkpoint::LinearScheme::Packed;
-    sum += floats && !packed ? static_cast<uint64_t>(t.elements()) * size_of(dtype) : t.bytes;
+    const checkpoint::LinearQuant& q = plan.of(t.name);
+    if (q.scheme == checkpoint::LinearScheme::Packed) {
+      const int64_t row = t.shape.back() / block_format_info(q.block).elements * block_format_info(q.block).bytes,
+                    rows = t.elements() / t.shape.back(), stack = t.shape.size() > 2 ? t.shape.front() : 1;
+      sum += cpu::packed_bytes(q.block, stack, rows / stack, row);
+      continue;
+    }
+    sum += floats ? static_cast<uint64_t>(t.elements()) * size_of(dtype) : t.bytes;
   }
   return sum;
 }
@@ -57,7 +72,7 @@ kv::KvShape kv_shape(const ModelConfigFields& f, DType dtype) {
 }
 
 MemoryNeed memory_need(const ModelConfigFields& f, const Checkpoint& c, const checkpoint::QuantPlan& plan) {
-  const DType dtype = engine::usual_dtype(f, &c);
+  const DType dtype = usual_dtype(f, c, plan);
   const kv::KvShape shape = kv_shape(f, dtype);
   MemoryNeed need;
   need.weight_bytes = weight_bytes(c, plan, dtype);
@@ -79,7 +94,7 @@ std::string weights_words(const ModelConfigFields& f, const Checkpoint& c, const
   }
   if (plan.format != checkpoint::Quantization::None)
     return fmt::format("{}", checkpoint::quantization_name(plan.format));
-  return std::string(dtype_name(engine::usual_dtype(f, &c)));
+  return std::string(dtype_name(usual_dtype(f, c, plan)));
 }
 
 Status read_model(ListedModel& m) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <thread>
+#include <unordered_set>
 
 #include "base/elapsed.h"
 #include "base/log.h"
@@ -33,6 +34,20 @@ std::string_view dtype_flag(DType d) {
     case DType::I8: return "int8";
     default: return dtype_name(d);
   }
+}
+
+// What became of the weights: on a device without kernels on packed ones they are unpacked, whatever the plan says.
+void tell_quantisation(const checkpoint::QuantPlan& plan, const std::vector<DerivedParam>& derived) {
+  if (plan.linears.empty()) return;
+  std::unordered_set<std::string_view> stored;
+  for (const DerivedParam& d : derived)
+    for (const ParamPart& part : d.parts)
+      if (part.recipe == Recipe::StoredBlocks) stored.insert(part.tensor);
+  checkpoint::QuantPlan done = plan;
+  for (auto& [name, linear] : done.linears)
+    if (linear.scheme == checkpoint::LinearScheme::Packed && !stored.contains(name))
+      linear = {.unpacked = std::string(block_format_info(linear.block).name)};
+  log::info("weights: {}", done.summary());
 }
 
 }  // namespace
@@ -371,10 +386,16 @@ Status Engine::choose_adapters() {
 
 // Dtypes where none were asked for, how weights are quantised, and what follows from both for the passes.
 Status Engine::choose_numbers() {
-  if (!options_.dtype) options_.dtype = usual_dtype(config_.fields, checkpoint_ ? &*checkpoint_ : nullptr);
-  if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
   ASSIGN_OR_RETURN(checkpoint::QuantPlan quantisation,
                    checkpoint::make_quant_plan(options_.quantization, config_.fields, checkpoint()));
+  if (!options_.dtype) {
+    const auto [dtype, why] = usual_dtype(config_.fields, checkpoint(), quantisation, platform_.device->info());
+    if (!why.empty())
+      log::info("`dtype` auto: {} ({}); `dtype` {} is the other one", dtype_flag(dtype), why,
+                dtype_flag(dtype == DType::F32 ? DType::BF16 : DType::F32));
+    options_.dtype = dtype;
+  }
+  if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
   options_.quantization = quantisation.format;
   quantisation_ = std::make_shared<const checkpoint::QuantPlan>(std::move(quantisation));
   options_.graph.pipeline.quantisation = quantisation_;
@@ -383,7 +404,6 @@ Status Engine::choose_numbers() {
                                      static_cast<int>(options_.ep_size), static_cast<int>(options_.sequence_parts),
                                      options_.reduce_over_ranks};
   options_.graph.pipeline.part_inputs = {models::kSlotsInput, models::kBordersInput, models::kPartRowsInput};
-  if (!quantisation_->linears.empty()) log::info("weights: {}", quantisation_->summary());
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)
     return error(Code::Unsupported, "{}: this build fills tables with i32 indices; the device's kernels take {}",
@@ -465,6 +485,7 @@ Status Engine::open() {
   if (tower_) params.insert(params.end(), tower_->params().begin(), tower_->params().end());
   std::vector<void*> lent = lent_params(params, builder);
   ASSIGN_OR_RETURN(params_, ParamStore::create(std::move(params), *platform_.device, std::move(lent)));
+  tell_quantisation(*quantisation_, builder.derived());
   times_.compile_s = seconds_since(start);
   step_bytes_ = builder.bytes_per_step();
   expert_bytes_ = builder.expert_bytes();

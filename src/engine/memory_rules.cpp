@@ -79,13 +79,22 @@ Result<double> mem_fraction(const FractionInputs& in) {
   return fraction;
 }
 
-DType usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint) {
-  if (fields.dtype) return *fields.dtype;
-  if (!checkpoint) return DType::BF16;
+UsualDtype usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint,
+                       const checkpoint::QuantPlan& plan, const DeviceInfo& device) {
+  if (fields.dtype) return {*fields.dtype};
+  if (!checkpoint) return {DType::BF16};
   int64_t elements = 0;
   for (const auto& t : checkpoint->tensors()) elements += t.elements();
   constexpr int64_t kSmall = 250'000'000;
-  return elements <= kSmall ? DType::F32 : DType::BF16;
+  if (elements > kSmall) return {DType::BF16, "above 250 million weights"};
+  const bool packed = std::any_of(plan.linears.begin(), plan.linears.end(), [](const auto& linear) {
+    return linear.second.scheme == checkpoint::LinearScheme::Packed;
+  });
+  if (!packed || device.kind != DeviceKind::Cpu) return {DType::F32, "up to 250 million weights"};
+  // The kernels of this set alone are compiled with vdpbf16ps.
+  const bool dots = device.isa == "avx512";
+  return {dots ? DType::BF16 : DType::F32,
+          fmt::format("weights stay packed, and {} has {} bf16 dot product", device.isa, dots ? "a" : "no")};
 }
 
 Status fill_defaults(EngineOptions& o, const DeviceInfo& device) {

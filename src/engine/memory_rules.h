@@ -37,10 +37,16 @@ double reserved_mb(const FractionInputs& in);
 // To three digits. An error when nothing would be left; it names the flags to set.
 Result<double> mem_fraction(const FractionInputs& in);
 
-// What weights and activations become when no option says it: what the checkpoint says. GGUF does not say: there fp32
-// up to a gigabyte of weights, because rounding shows most in small models (bf16 turns SmolLM2's first word about the
-// capital of France) and they are fast all the same; bf16 above. `checkpoint` is null for dummy weights.
-DType usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint);
+// What weights and activations become when no option says it, and why where the checkpoint does not say it either.
+struct UsualDtype {
+  DType dtype = DType::BF16;
+  std::string why = {};
+};
+// What the checkpoint says. GGUF does not say: there fp32 up to a gigabyte of weights, because rounding shows most in
+// small models and they are fast all the same; bf16 above. Weights that stay packed are not rounded, so with them small
+// models are bf16 too where the CPU's instruction set has a bf16 dot product. `checkpoint` is null for dummy weights.
+UsualDtype usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint,
+                       const checkpoint::QuantPlan& plan, const DeviceInfo& device);
 
 // Settings that are 0 get their defaults; lists of sizes lose what cannot occur. Says which values are in effect.
 Status fill_defaults(EngineOptions& options, const DeviceInfo& device);

@@ -11,11 +11,12 @@ std::vector<Setting> model_rows() {
                     text("tokenizer_path", "PATH", "folder, tokenizer.json or GGUF; default: the model's own"))),
       choice("load_format", {"auto", "safetensors", "gguf", "dummy"},
              "dummy: random weights, only config.json is needed", "auto"),
-      by_model(
-          choice("dtype", {"auto", "float32", "float16", "half", "bfloat16", "float"},
-                 "of weights and activations; auto: the checkpoint's; GGUF: float32 for small models, else bfloat16; a "
-                 "dtype without kernels on the device is replaced, with a notice",
-                 "auto")),
+      by_model(choice(
+          "dtype", {"auto", "float32", "float16", "half", "bfloat16", "float"},
+          "of weights and activations; auto: the checkpoint's; GGUF: bfloat16, but float32 for small models where "
+          "weights are unpacked or the processor has no bf16 dot product; a dtype without kernels on the device "
+          "is replaced, with a notice",
+          "auto")),
       by_model(choice("kv_cache_dtype", {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},
                       "of the KV cache; auto: as `dtype`; int8: half of bfloat16, a scale per token and head", "auto")),
       by_model(

@@ -162,7 +162,7 @@ std::string bytes_of_file(const File& file) {
 
 struct Options {
   Quantization quantization = Quantization::Auto;
-  DType dtype = DType::F32;
+  std::optional<DType> dtype = DType::F32;
   std::string isa = "auto";
   int threads = 2;
   engine::GraphPolicy policy = engine::GraphPolicy::Auto;
@@ -324,6 +324,42 @@ TEST_F(PackedGguf, Fp32HasTheBitsOfTheUnpackedFile) {
       EXPECT_LT((*packed)->memory().weight_bytes, (*plain)->memory().weight_bytes * tenths / 10);
       EXPECT_LT((*packed)->weight_bytes_per_step(), (*plain)->weight_bytes_per_step() * tenths / 10);
     }
+}
+
+TEST_F(PackedGguf, AutoIsBf16WhereWeightsStayPackedAndTheSetHasADotProduct) {
+  const std::string path = write({});
+  for (cpu::Isa isa : cpu::supported_isas())
+    for (Quantization quantization : {Quantization::Auto, Quantization::None}) {
+      const Options options{.quantization = quantization, .dtype = {}, .isa = std::string(cpu::isa_name(isa))};
+      const auto e = open(path, options);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      const bool dots = isa == cpu::Isa::Avx512 && quantization == Quantization::Auto;
+      EXPECT_EQ((*e)->options().dtype, dots ? DType::BF16 : DType::F32) << options.isa;
+    }
+}
+
+// The report says what was done: Ascend has no kernels on packed weights.
+TEST_F(PackedGguf, WhatADeviceUnpacksIsReportedAsUnpacked) {
+  engine::EngineOptions o;
+  o.model_path = write({});
+  o.chunked_prefill_size = 16;
+  o.max_running_requests = 1;
+  o.max_total_tokens = 256;
+  for (DeviceKind kind : {DeviceKind::Cpu, DeviceKind::Ascend}) {
+    DeviceOptions device;
+    device.kind = kind;
+    device.ascend_runtime = "sim";
+    auto platform = make_platform(device);
+    ASSERT_TRUE(platform.is_ok()) << platform.status().message();
+    testing::internal::CaptureStderr();
+    const auto e = engine::Engine::create(o, std::move(*platform));
+    const std::string log = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const size_t kept = log.find("weights: gguf ("), unpacked = log.find("weights: gguf (no kernels, so unpacked: ");
+    EXPECT_NE(kept, std::string::npos) << log;
+    EXPECT_EQ(unpacked != std::string::npos, kind == DeviceKind::Ascend) << log;
+    EXPECT_EQ(log.find("kept packed") != std::string::npos, kind == DeviceKind::Cpu) << log;
+  }
 }
 
 TEST_F(PackedGguf, SameBitsInAllModesThreadsChunksBatchesAndPasses) {

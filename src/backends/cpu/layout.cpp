@@ -207,10 +207,9 @@ constexpr int64_t column_bytes(BlockFormat format) {
 }
 
 template <BlockFormat kFormat>
-size_t packed_bytes(const TensorType& type) {
+size_t bytes_packed(const TensorType& type) {
   const auto [matrices, n, row] = sizes_of(type);
-  const int64_t blocks = row / block_format_info(kFormat).bytes;
-  return static_cast<size_t>(matrices * panels_of(n) * kPanelWidth * blocks * column_bytes(kFormat));
+  return packed_bytes(kFormat, matrices, n, row);
 }
 
 template <BlockFormat kFormat>
@@ -234,10 +233,15 @@ void packed_pack(const TensorType& type, void* dst, const void* rows, int64_t fi
 
 template <BlockFormat kFormat>
 void add_packed(KernelRegistry& kernels) {
-  kernels.add(ParamLayout{packed_layout(kFormat), DeviceKind::Cpu, packed_bytes<kFormat>, packed_pack<kFormat>});
+  kernels.add(ParamLayout{packed_layout(kFormat), DeviceKind::Cpu, bytes_packed<kFormat>, packed_pack<kFormat>});
 }
 
 }  // namespace
+
+size_t packed_bytes(BlockFormat format, int64_t matrices, int64_t rows, int64_t row_bytes) {
+  const int64_t blocks = row_bytes / block_format_info(format).bytes;
+  return static_cast<size_t>(matrices * panels_of(rows) * kPanelWidth * blocks * column_bytes(format));
+}
 
 std::string packed_layout(BlockFormat format) { return fmt::format("{}_panel64", block_format_info(format).name); }
 

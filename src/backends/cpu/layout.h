@@ -33,8 +33,9 @@ constexpr int64_t panel_group(DType t) { return t == DType::BF16 ? 2 : t == DTyp
 // of a column is taken away by starting at the column's number in the header.
 constexpr int64_t panel_header(DType t) { return t == DType::I8 ? 4 * kPanelWidth : 0; }
 
-// The name of a packed layout.
+// The name of a packed layout, and the bytes that matrices of `rows` rows of `row_bytes` in blocks take in it.
 std::string packed_layout(BlockFormat format);
+size_t packed_bytes(BlockFormat format, int64_t matrices, int64_t rows, int64_t row_bytes);
 
 void register_layouts(KernelRegistry& kernels);
 

@@ -14,44 +14,43 @@ void linear_blocks(const LinearBlocksArgs& a, const Launch& l) {
   const typename In::Type* bias = a.bias;
   typename Out::Type* out = a.out;
   const int64_t n = a.shape.columns;
-  packed_products_of<In>(a, l, [&](const float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+  packed_products<In>(a, l, [&](const float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     round_sums<In, Out>(sums, rows, columns, bias ? bias + column : nullptr, out + row * n + column, n);
   });
 }
 
-template <class In, class Way, class P>
-void grouped_products(const GroupedLinearBlocksArgs& a, const Launch& l) {
+template <class In>
+void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
   using T = typename In::Type;
   const int64_t all = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns,
-                panels = (n + kPanelColumns - 1) / kPanelColumns, panel_bytes = BlockWalk<P>::bytes(k);
+                panels = (n + kPanelColumns - 1) / kPanelColumns, panel_bytes = packed_panel_bytes(a.format, k);
   const T* x = a.x;
   const uint8_t* weight = a.weight;
   T* out = a.out;
   auto* own = l.scratch<float>(static_cast<int64_t>(packed_thread_bytes(all, k)));
   const GroupWalk walk{a.starts, a.groups, all};
   Scratch scratch;
-  [[maybe_unused]] const typename Way::Mode mode;
-  const int64_t used =
-      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
-        const int64_t block = linear_row_block(count);
-        for (int64_t m = begin; m < begin + count; m += block) {
-          const int64_t rows = std::min(block, begin + count - m);
-          const auto xt = Way::template rows<P>(x + m * k, rows, k, own);
-          for (int64_t p = mine.begin; p < mine.end; ++p) {
-            const int64_t column = p * kPanelColumns;
-            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-            Way::template product<P>(xt, rows, weight + (g * panels + p) * panel_bytes, 0, k, (columns + 15) / 16 * 16,
-                                     l.way, scratch);
-            round_sums<In, In>(scratch.c, rows, columns, nullptr, out + m * n + column, n);
+  with_way<In>(a.format, l, [&](auto way, PanelProduct product) {
+    [[maybe_unused]] const typename decltype(way)::Mode mode;
+    PackedPanel call{.k = k, .direct = l.way, .c = scratch.c, .strip = scratch.strip};
+    const int64_t used =
+        for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
+          const int64_t block = linear_row_block(count);
+          for (int64_t m = begin; m < begin + count; m += block) {
+            call.rows = std::min(block, begin + count - m);
+            way.set_rows(call, x + m * k, k, has_minima(a.format), own);
+            for (int64_t p = mine.begin; p < mine.end; ++p) {
+              const int64_t column = p * kPanelColumns;
+              const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+              call.panel = weight + (g * panels + p) * panel_bytes;
+              call.columns = (columns + 15) / 16 * 16;
+              product(call);
+              round_sums<In, In>(scratch.c, call.rows, columns, nullptr, out + m * n + column, n);
+            }
           }
-        }
-      });
-  clear_rows(walk, used, out, n, l);
-}
-
-template <class In>
-void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
-  with_way<In>(a.format, l, [&](auto way, auto p) { grouped_products<In, decltype(way), decltype(p)>(a, l); });
+        });
+    clear_rows(walk, used, out, n, l);
+  });
 }
 
 Best* packed_found(const LmHeadBlocksArgs& a, const Launch& l) {
@@ -63,7 +62,7 @@ void lm_head_argmax_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
   Best* found = packed_found(a, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
-  packed_products_of<In>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+  packed_products<In>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     search_rows(sums, rows, column, columns, found + row);
   });
 }

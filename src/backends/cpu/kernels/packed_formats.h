@@ -176,8 +176,8 @@ inline __m512i pair_index(const uint8_t* words, __m512i upper) {
 #endif
 
 // A format says how many k a block has and how many blocks follow a head that they share; the bytes of each; number
-// kPart of a group; and the factor and the minimum of a block. pair<kPair>() has the numbers kPair and kPair + 4 of a
-// group as bf16, the first in the low half of a lane: what vdpbf16ps takes.
+// kPart of a group, and whether its bits lie in two places; and the factor and the minimum of a block. pair<kPair>()
+// has the numbers kPair and kPair + 4 of a group as bf16, the first in the low half of a lane: what vdpbf16ps takes.
 template <int64_t kColumnBytes, int64_t kFactors>
 struct HalfFactors {
   static constexpr int64_t kBlockK = 32, kBlocks = 1, kHeadBytes = 0;
@@ -191,6 +191,7 @@ struct HalfFactors {
   }
 };
 struct PackedQ8_0 : HalfFactors<34, 1> {
+  static constexpr bool kTwoParts = false;
   template <int kPart>
   static Reg number(const uint8_t* group, int column) {
     return reg_i8(group + kPart * kPanelColumns + column);
@@ -206,6 +207,7 @@ struct PackedQ8_0 : HalfFactors<34, 1> {
 };
 template <int kMinus>
 struct PackedNibbles {
+  static constexpr bool kTwoParts = false;
   template <int kPart>
   static Reg number(const uint8_t* group, int column) {
     return reg_field<4 * kPart, 4, 1, kMinus>(words_at(group + 4 * column));
@@ -223,7 +225,7 @@ struct PackedQ4_1 : HalfFactors<20, 2>, PackedNibbles<0> {};
 struct PackedMxfp4 {
   static constexpr int64_t kBlockK = 32, kBlocks = 1, kHeadBytes = 0;
   static constexpr int64_t kBlockBytes = kPanelColumns * 17, kFactorBytes = kPanelColumns;
-  static constexpr bool kMinimum = false;
+  static constexpr bool kMinimum = false, kTwoParts = false;
   static Reg factor(const uint8_t*, const uint8_t* block, int column) { return reg_power(block + column); }
   template <int kPart>
   static Reg number(const uint8_t* group, int column) {
@@ -259,6 +261,7 @@ struct PackedQ4K : IntegerFactors<32, 16, 2>, PackedNibbles<0> {};
 // Numbers of kBits more than the nibbles of a group's words, which lie behind them.
 template <int kBits, int kMinus>
 struct PackedMoreBits {
+  static constexpr bool kTwoParts = true;
   static const uint8_t* upper(const uint8_t* group, int column) { return group + 4 * kPanelColumns + kBits * column; }
   template <int kPart>
   static Reg number(const uint8_t* group, int column) {
@@ -356,6 +359,24 @@ struct Factors {
     }
   }
 };
+
+template <class P, int kPart = 0>
+inline __attribute__((always_inline)) void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* out) {
+  reg_store(out + kPart * kStripColumns, packed_weight<P, kPart>(group, column, d, m));
+  if constexpr (kPart + 1 < kGroupK) widen_group<P, kPart + 1>(group, column, d, m, out);
+}
+
+// `width` columns of one block as a strip. Inlined by force: at -O3 GCC 12 takes it for a function without effects
+// (ipa-modref and ipa-pure-const each do so alone) and drops the calls.
+template <class P>
+inline __attribute__((always_inline)) void widen_block(const BlockWalk<P>& at, int column, int width, float* out) {
+  for (int j = 0; j < width; j += kLanes) {
+    const Factors<P, 1> f(at, column + j);
+    for (int64_t g = 0; g < P::kBlockK / kGroupK; ++g)
+      widen_group<P>(at.block + P::kFactorBytes + g * kGroupBytes<P>, column + j, f.d[0], f.m[0],
+                     out + g * kGroupK * kStripColumns + j);
+  }
+}
 
 // Calls body(P{}) with the format's type.
 template <class Body>

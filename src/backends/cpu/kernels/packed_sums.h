@@ -9,16 +9,19 @@
 // The chain of packed_tiles.h (fp32 and f16) multiplies each number by its factor first, once for all rows of a tile.
 #pragma once
 
+#include "backends/cpu/kernels/linear_blocks.h"
 #include "backends/cpu/kernels/packed_formats.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 // Two ways with the same bits; the faster one depends on the processor. Of each: an item of a row of x (4 bytes), items
-// of 32 k, such k of x as items, and the product with pair kPair of a group and those behind it. Products are
-// inlined by force, or GCC 12 keeps the sums in memory.
+// of 32 k, such k of x as items, and the product with pair kPair of a group and those behind it; and for strips
+// (packed_strips.h) the same pairs as items in the order of use, a register of columns each, and the product with one.
+// Products are inlined by force, or GCC 12 keeps the sums in memory.
 struct PairFloats {  // the numbers of a pair one after the other, the second one first
   using Item = float;
+  using Items = Reg;
   static constexpr int kItems = kUnitK;
 
   static void arrange(const uint16_t* x, Item* out) {
@@ -53,11 +56,22 @@ struct PairFloats {  // the numbers of a pair one after the other, the second on
     add_number<P, kPair, 2 * kPair + 1>(s, x, group, column);
     if constexpr (kPair < 3) add_pairs<P, kPair + 1>(s, x, group, column);
   }
+
+  template <class P, int kPair = 0>
+  static __attribute__((always_inline)) void write_pairs(const uint8_t* group, int column, Item* out) {
+    reg_store(out, P::template number<kPair + 4>(group, column));
+    reg_store(out + kStripColumns, P::template number<kPair>(group, column));
+    if constexpr (kPair < 3) write_pairs<P, kPair + 1>(group, column, out + 2 * kStripColumns);
+  }
+  static Items read(const Item* strip) { return reg_load(strip); }
+  static Items splat(Item x) { return reg_splat(x); }
+  static Reg add(Reg s, Items a, Items b) { return reg_fma(a, b, s); }
 };
 
 #if defined(__AVX512BF16__)
 struct PairWords {  // a pair as bf16 in one word, the first number in its low half
   using Item = uint32_t;
+  using Items = __m512i;
   static constexpr int kItems = kUnitK / 2;
 
   static void arrange(const uint16_t* x, Item* out) {
@@ -81,6 +95,17 @@ struct PairWords {  // a pair as bf16 in one word, the first number in its low h
     }
     if constexpr (kPair < 3) add_pairs<P, kPair + 1>(s, x, group, column);
   }
+
+  template <class P, int kPair = 0>
+  static __attribute__((always_inline)) void write_pairs(const uint8_t* group, int column, Item* out) {
+    _mm512_storeu_si512(out, P::template pair<kPair>(group, column));
+    if constexpr (kPair < 3) write_pairs<P, kPair + 1>(group, column, out + kStripColumns);
+  }
+  static Items read(const Item* strip) { return _mm512_loadu_si512(strip); }
+  static Items splat(Item x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+  static Reg add(Reg s, Items a, Items b) {
+    return _mm512_dpbf16_ps(s, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
 };
 #endif
 
@@ -93,17 +118,20 @@ struct PairRows {
   PairRows from(int64_t row) const { return {items + row * stride, sums + row * stride, stride}; }
 };
 
-template <class W, class P>
-PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, float* scratch) {
-  static_assert(!P::kMinimum || P::kBlockK == kUnitK);
+template <class W>
+PairRows<W> rows_of(const PackedPanel& a) {
+  return {static_cast<const typename W::Item*>(a.x), a.whole, a.stride};
+}
+
+template <class W>
+PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, bool minima, float* scratch) {
   const int64_t stride = packed_x_stride(k), items = k / kUnitK * W::kItems;
   auto* to = reinterpret_cast<typename W::Item*>(scratch);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t b = 0; b < k / kUnitK; ++b) {
       const uint16_t* block = x + r * k + b * kUnitK;
       W::arrange(block, to + r * stride + b * W::kItems);
-      if constexpr (P::kMinimum)
-        scratch[r * stride + items + b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
+      if (minima) scratch[r * stride + items + b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
     }
   return {to, scratch + items, stride};
 }
@@ -140,9 +168,17 @@ void sums_tile(const PairRows<W>& rows, const uint8_t* panel, int64_t blocks, in
   }
 }
 
-// Rows of a tile, and registers across. Every tile unpacks the numbers again: unpacking them once for all tiles,
-// through scratch memory, was not faster for up to 96 rows (AMD Zen 4, both ways of AVX-512, and AVX2).
-constexpr int kSumRows = kLanes == 16 ? 12 : 4;
+// Rows of a tile, and registers across. Rows are cut evenly, or into the tallest tiles where those fit; between the two
+// there are none, because their instances are the dearest to compile.
+template <class W>
+struct SumRows {
+  static constexpr int kEven = kLanes == 16 ? 8 : 4, kMost = W::kItems < kUnitK ? 12 : kEven;
+  static int next(int64_t left) {
+    if (left == kMost || left >= kMost + kEven) return kMost;
+    const int64_t tiles = (left + kEven - 1) / kEven;
+    return static_cast<int>((left + tiles - 1) / tiles);
+  }
+};
 constexpr int sums_registers(int rows) {
   if (kRegisters == 32) return rows <= 4 ? 4 : 2;
   return rows == 1 ? 4 : 2;
@@ -163,22 +199,23 @@ inline void sums_columns(const PairRows<W>& x, const uint8_t* panel, int64_t blo
     if (columns > 0) sums_columns<W, P, MR, NV / 2>(x, panel, blocks, column, c, columns, ahead);
 }
 
-template <class W, class P, int MR = kSumRows>
+template <class W, class P, int MR = SumRows<W>::kMost>
 inline void sums_rows(int rows, const PairRows<W>& x, const uint8_t* panel, int64_t blocks, int column, float* c,
                       int columns, bool ahead) {
+  constexpr int kNext = MR > SumRows<W>::kEven ? SumRows<W>::kEven : MR - 1;
   if (rows == MR) return sums_columns<W, P, MR>(x, panel, blocks, column, c, columns, ahead);
-  if constexpr (MR > 1) sums_rows<W, P, MR - 1>(rows, x, panel, blocks, column, c, columns, ahead);
+  if constexpr (kNext > 0) sums_rows<W, P, kNext>(rows, x, panel, blocks, column, c, columns, ahead);
 }
 
 // As packed_product() of packed_tiles.h.
 template <class W, class P>
-__attribute__((noinline)) void sums_product(const PairRows<W>& x, int64_t rows, const uint8_t* panel, int first,
-                                            int64_t k, int columns, Scratch& scratch) {
-  const int tiles = static_cast<int>((rows + kSumRows - 1) / kSumRows);
-  for (int t = 0; t < tiles; ++t) {
-    const Range r = share(rows, t, tiles);
-    sums_rows<W, P>(static_cast<int>(r.end - r.begin), x.from(r.begin), panel, k / P::kBlockK, first,
-                    scratch.c + r.begin * kPanelColumns, columns, t == 0);
+__attribute__((noinline)) void sums_product(const PackedPanel& a) {
+  static_assert(!P::kMinimum || P::kBlockK == kUnitK);
+  const PairRows<W> x = rows_of<W>(a);
+  for (int64_t r = 0; r < a.rows;) {
+    const int rows = SumRows<W>::next(a.rows - r);
+    sums_rows<W, P>(rows, x.from(r), a.panel, a.k / P::kBlockK, a.first, a.c + r * kPanelColumns, a.columns, r == 0);
+    r += rows;
   }
 }
 

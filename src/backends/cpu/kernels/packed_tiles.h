@@ -6,15 +6,11 @@
 // fused multiply-add gives factor * number + minimum with its one rounding.)
 #pragma once
 
+#include "backends/cpu/kernels/linear_blocks.h"
 #include "backends/cpu/kernels/packed_formats.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
-
-struct WideRows {
-  const float* x;
-  int64_t stride;
-};
 
 template <class P, int MR, int NV, int kPart = 0>
 inline void packed_group(Reg (&acc)[MR][NV], const float* x, int64_t ldx, const uint8_t* group, int column,
@@ -81,52 +77,33 @@ inline void packed_rows(int rows, const float* x, int64_t ldx, const uint8_t* pa
   if constexpr (MR > 1) packed_rows<P, MR - 1>(rows, x, ldx, panel, blocks, column, c, columns, ahead);
 }
 
-template <class P, int kPart = 0>
-inline __attribute__((always_inline)) void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* out) {
-  reg_store(out + kPart * kStripColumns, packed_weight<P, kPart>(group, column, d, m));
-  if constexpr (kPart + 1 < kGroupK) widen_group<P, kPart + 1>(group, column, d, m, out);
-}
-
-// `width` columns of one block as a strip. Inlined by force: at -O3 GCC 12 takes it for a function without effects
-// (ipa-modref and ipa-pure-const each do so alone) and drops the calls.
+// All rows of a panel.
 template <class P>
-inline __attribute__((always_inline)) void widen_block(const BlockWalk<P>& at, int column, int width, float* out) {
-  for (int j = 0; j < width; j += kLanes) {
-    const Factors<P, 1> f(at, column + j);
-    for (int64_t g = 0; g < P::kBlockK / kGroupK; ++g)
-      widen_group<P>(at.block + P::kFactorBytes + g * kGroupBytes<P>, column + j, f.d[0], f.m[0],
-                     out + g * kGroupK * kStripColumns + j);
-  }
-}
-
-// `columns` (a multiple of 16) of one panel for one block of rows: sums in scratch.c.
-template <class P>
-__attribute__((noinline)) void packed_product(const WideRows& wide, int64_t rows, const uint8_t* panel, int first,
-                                              int64_t k, int columns, int direct, Scratch& scratch) {
-  const float* x = wide.x;
-  const int64_t ldx = wide.stride;
+__attribute__((noinline)) void packed_product(const PackedPanel& a) {
+  const auto* x = static_cast<const float*>(a.x);
+  const int64_t ldx = a.stride, rows = a.rows;
   const int tiles = static_cast<int>((rows + kPackedRows - 1) / kPackedRows);
-  const int64_t blocks = k / P::kBlockK;
-  if (rows <= direct) {
+  const int64_t blocks = a.k / P::kBlockK;
+  if (rows <= a.direct) {
     for (int t = 0; t < tiles; ++t) {
       const Range r = share(rows, t, tiles);
-      packed_rows<P>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, panel, blocks, first,
-                     scratch.c + r.begin * kPanelColumns, columns, t == 0);
+      packed_rows<P>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, a.panel, blocks, a.first,
+                     a.c + r.begin * kPanelColumns, a.columns, t == 0);
     }
     return;
   }
   constexpr int64_t kAtOnce = kBlockDepth / P::kBlockK;
   for (int64_t b = 0; b < blocks; b += kAtOnce) {
     const int64_t n = std::min(kAtOnce, blocks - b), bytes = n * P::kBlockBytes, depth = n * P::kBlockK;
-    const BlockWalk<P> begin(panel, b);
-    for (int j = 0; j < columns; j += kStripColumns) {
-      const int width = std::min(kStripColumns, columns - j);
+    const BlockWalk<P> begin(a.panel, b);
+    for (int j = 0; j < a.columns; j += kStripColumns) {
+      const int width = std::min(kStripColumns, a.columns - j);
       BlockWalk<P> at = begin;
       for (int64_t i = 0; i < n; ++i, at.step())
-        widen_block<P>(at, first + j, width, scratch.strip + i * P::kBlockK * kStripColumns);
-      strip_of_tiles<WeightStrip>(x + b * P::kBlockK, ldx, rows, scratch.strip, depth, scratch.c + j, width, b > 0,
-                                  reinterpret_cast<const char*>(begin.block) + bytes + bytes * j / columns,
-                                  bytes * width / columns, nullptr);
+        widen_block<P>(at, a.first + j, width, a.strip + i * P::kBlockK * kStripColumns);
+      strip_of_tiles<WeightStrip>(x + b * P::kBlockK, ldx, rows, a.strip, depth, a.c + j, width, b > 0,
+                                  reinterpret_cast<const char*>(begin.block) + bytes + bytes * j / a.columns,
+                                  bytes * width / a.columns, nullptr);
     }
   }
 }
