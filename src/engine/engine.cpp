@@ -402,9 +402,6 @@ Status Engine::choose_numbers() {
 Status Engine::open() {
   RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
   RETURN_IF_ERROR(check_options());
-  if (!platform_.device->info().asynchronous) options_.steps_ahead = 1;
-  flights_ = std::vector<Flight>(static_cast<size_t>(1 + options_.steps_ahead));
-  marks_ = std::vector<StepMarks>(flights_.size() + 2);
   RETURN_IF_ERROR(open_checkpoint());
   for (const std::string& text : config_.fields.notices) log::notice("{}", text);
   RETURN_IF_ERROR(choose_context());
@@ -564,6 +561,9 @@ Status Engine::compile(std::unique_ptr<ProgramBuilder> made) {
   MemoryPool& memory = platform_.device->pool();
   if (options_.graph.warmups < 0) options_.graph.warmups = usual_warmups();
   faults_ = FaultInjector(options_.graph.faults, options_.member ? options_.member->world().rank : 0);
+  if (!platform_.device->info().asynchronous) options_.steps_ahead = 1;
+  flights_ = std::vector<Flight>(static_cast<size_t>(1 + options_.steps_ahead));
+  marks_ = std::vector<StepMarks>(flights_.size() + 2);
   builder.declare_inputs(staging_, caches());
   RETURN_IF_ERROR(staging_.allocate(*platform_.device, static_cast<int>(flights_.size())));
   stages_ = std::vector<StepStage>(static_cast<size_t>(staging_.slots()));
