@@ -118,7 +118,7 @@ std::vector<Decision> decisions(engine::Engine& e) {
   }
   const std::string mode = rows[last].mode;
   if (const int64_t steps = e.options().steps_ahead; steps > 1 && e.overlaps())
-    rows.push_back({fmt::format("decode, {} steps at once", e.max_in_flight() - 1), mode,
+    rows.push_back({fmt::format("decode, {} steps at once", e.max_in_flight() - 1), rows.front().mode,
                     e.has_states() ? "states have room for two steps in flight"
                                    : "each takes its tokens from the one before on the device; one step where somebody "
                                      "waits, a prompt is read or the host must see a token"});
