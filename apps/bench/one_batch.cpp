@@ -55,7 +55,7 @@ class Batch {
     std::vector<double> step_s, gap_us;
   };
   Status decode(int64_t steps, Decoded& out) {
-    const int64_t most = engine_.overlaps() ? 2 : 1;
+    const int64_t most = engine_.overlaps() ? engine_.max_in_flight() : 1;
     std::vector<engine::Ticket> flights;
     double begin = now_us(engine_.device());
     for (int64_t submitted = 0, done = 0; done < steps;) {

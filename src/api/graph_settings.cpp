@@ -125,7 +125,8 @@ Result<engine::GraphOptions> GraphSettings::options(const StepLimits& limits) co
   }
   PassOptions& p = o.pipeline.passes;
   o.pipeline.observe_linears = observe_linears;
-  o.pipeline.streams = static_cast<int>(streams);
+  o.pipeline.streams = streams == "1" ? 1 : 2;
+  o.choose_streams = streams == "auto";
   o.pipeline.prefetch_bytes = prefetch_weights ? prefetch_mb << 20 : 0;
   if (w.passes) p.enable = split_names(*w.passes);
   if (disable_pass) p.disable = split_names(*disable_pass);

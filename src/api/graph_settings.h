@@ -18,7 +18,8 @@ struct GraphSettings {
   std::optional<std::string> decode_sizes, prefill_sizes;  // "auto" or a list
   std::optional<std::string> split_ops;
   std::optional<std::string> passes, disable_pass, print_after, pass_file, dump_dir;
-  int64_t bisect_limit, verify_replay, streams, prefetch_mb;
+  int64_t bisect_limit, verify_replay, prefetch_mb;
+  std::string streams;
   std::vector<std::string> faults;
   bool no_padding, prefetch_weights;
   bool learn =

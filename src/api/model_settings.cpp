@@ -65,6 +65,7 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
     o.overrides.insert(o.overrides.end(), more.begin(), more.end());
   }
   o.count_experts = f.count_experts;
+  o.steps_ahead = f.decode_steps;
   o.max_loras = f.adapter_slots();
   if (f.max_lora_rank) o.max_lora_rank = *f.max_lora_rank;
   // At the start it is known what is needed.
@@ -94,6 +95,18 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
   return o;
 }
 
+// Why decode steps are submitted one by one although more are asked for; empty: they are not.
+std::string one_decode_step(const ModelSettings& f, engine::Engine& e) {
+  if (f.decode_steps <= 1) return {};
+  if (!e.device().info().asynchronous)
+    return "the device is the host's threads, which wait less than 20 us between steps";
+  if (e.has_states()) return "the model keeps states, which have room for two steps in flight";
+  if (const auto drafts = f.speculation.options(); drafts.is_ok() && drafts->algorithm != spec::Algorithm::None)
+    return "what is drafted depends on the tokens before (`speculative_algorithm`)";
+  if (!e.overlaps()) return "steps over ranks, and steps whose replays are checked, are waited for";
+  return {};
+}
+
 // Flags that change nothing here, with what is in effect instead.
 std::vector<std::string> notices(const ModelSettings& f, engine::Engine& e) {
   std::vector<std::string> out = f.plain_notices();
@@ -105,6 +118,8 @@ std::vector<std::string> notices(const ModelSettings& f, engine::Engine& e) {
   if (f.attention_backend && *f.attention_backend != device_kind_name(e.device().info().kind))
     out.push_back(fmt::format("`attention_backend` {}: each device has one attention; effective: {}",
                               *f.attention_backend, device_kind_name(e.device().info().kind)));
+  if (std::string why = one_decode_step(f, e); !why.empty())
+    out.push_back(fmt::format("`decode_steps` {}: {}; effective: 1", f.decode_steps, why));
   if (f.serving) return out;
   if (f.max_prefill_tokens)
     out.push_back(fmt::format("`max_prefill_tokens` {}: a step is bounded by `chunked_prefill_size`; effective: {}",
@@ -164,6 +179,7 @@ Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, Devic
   // Where graphs freeze sizes: what a step accepted is read in the next one as drafts are, by steps of no more rows
   // than the drafts of a round have.
   options.graph.verify = {drafting.draft_tokens, true, engine::VerifyRows::kSequences};
+  options.captures_later = true;
   auto opened = engine::Engine::create(options, std::move(platform));
   return opened ? std::move(opened) : opened.status().at(fmt::format("draft model {}", f.model_path));
 }
@@ -220,6 +236,7 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"attention_backend", &attention_backend},
           {"max_prefill_tokens", &max_prefill_tokens},
           {"mixed_prefill_tokens", &mixed_prefill_tokens},
+          {"decode_steps", &decode_steps},
           {"schedule_policy", &schedule_policy},
           {"disable_radix_cache", &disable_radix_cache},
           {"watchdog_timeout", &watchdog_timeout},

@@ -48,6 +48,7 @@ struct ModelSettings {
   // Settings of a server or of other systems, accepted and reported.
   std::optional<std::string> attention_backend, schedule_policy;
   std::optional<int64_t> max_prefill_tokens, mixed_prefill_tokens;
+  int64_t decode_steps;
   std::optional<double> watchdog_timeout;
   std::optional<std::string> json_overrides;
   engine::CountExperts count_experts = engine::CountExperts::Off;  // a setting of `serve` alone

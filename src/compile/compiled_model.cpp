@@ -204,6 +204,7 @@ bool CompiledModel::reads_on_host(const Thunk& t) const { return !kernels_[t.nod
 void CompiledModel::cut(GraphMode mode) {
   mode_ = mode;
   captures_.clear();
+  stream_times_.clear();
   std::vector<Thunk> thunks;
   for (Piece& p : pieces_) thunks.insert(thunks.end(), p.thunks.begin(), p.thunks.end());
   pieces_.clear();
@@ -238,9 +239,23 @@ void CompiledModel::drop_capture(int64_t size) {
   std::erase_if(captures_, [&](const Capture& c) { return c.size == size; });
 }
 
-Status CompiledModel::record(const Piece& piece, const LiveSizes& live, Patches& patches, std::vector<Patch>& moving,
-                             Recorder& recorder) const {
-  for (const RecordingStep& step : recording_of(piece.thunks, nodes_, !streams_)) {
+void CompiledModel::set_stream_times(const StreamTimes& times) {
+  std::erase_if(stream_times_, [&](const StreamTimes& t) { return t.size == times.size; });
+  const auto at = std::find_if(stream_times_.begin(), stream_times_.end(),
+                               [&](const StreamTimes& t) { return t.size < times.size; });
+  stream_times_.insert(at, times);
+}
+
+const CompiledModel::StreamTimes* CompiledModel::stream_times_of(int64_t size) const {
+  const StreamTimes* found = nullptr;
+  for (const StreamTimes& t : stream_times_)
+    if (t.size >= size) found = &t;
+  return found;
+}
+
+Status CompiledModel::record(const Piece& piece, const LiveSizes& live, bool one_stream, Patches& patches,
+                             std::vector<Patch>& moving, Recorder& recorder) const {
+  for (const RecordingStep& step : recording_of(piece.thunks, nodes_, one_stream)) {
     if (step.kind == RecordingStep::Kind::Record) {
       RETURN_IF_ERROR(recorder.record(step.stream, step.number));
       continue;
@@ -273,11 +288,13 @@ Status CompiledModel::capture(int64_t size, const LiveSizes& live) {
   Capture c;
   c.size = size;
   c.live = live;
+  const StreamTimes* times = stream_times_of(size);
+  const bool one_stream = !streams_ || (times && !times->several);
   for (Piece& p : pieces_) {
     if (!p.captured) continue;
     Patches patches;
     std::vector<Patch> moving;
-    const auto body = [&](Recorder& recorder) { return record(p, live, patches, moving, recorder); };
+    const auto body = [&](Recorder& recorder) { return record(p, live, one_stream, patches, moving, recorder); };
     ASSIGN_OR_RETURN(auto graph, device_->capture(*stream, body));
     patches.always = patches.all.size();
     patches.all.insert(patches.all.end(), moving.begin(), moving.end());

@@ -103,8 +103,19 @@ class CompiledModel {
   // From now on captures have one stream, in the order of the graph; why is kept for reports.
   void use_one_stream(std::string why) {
     streams_ = false;
+    stream_times_.clear();
     one_stream_reason_ = std::move(why);
   }
+  // How long a replay of a size takes, and so whether captures of it, and of sizes below it down to the next that was
+  // measured, have several streams.
+  struct StreamTimes {
+    int64_t size = 0;
+    double several_us = 0, one_us = 0;
+    bool several = true;
+  };
+  void set_stream_times(const StreamTimes& times);
+  const std::vector<StreamTimes>& stream_times() const { return stream_times_; }  // largest first
+  const StreamTimes* stream_times_of(int64_t size) const;                         // null: all have several
   const std::string& one_stream_reason() const { return one_stream_reason_; }
   // Records every captured piece for `size`. An error of the device leaves that size uncaptured.
   Status capture(int64_t size, const LiveSizes& live);
@@ -158,8 +169,8 @@ class CompiledModel {
   bool external(const Thunk& thunk) const;
   bool reads_on_host(const Thunk& thunk) const;
   Status check(const LiveSizes& live) const;
-  Status record(const Piece& piece, const LiveSizes& live, Patches& patches, std::vector<Patch>& moving,
-                Recorder& recorder) const;
+  Status record(const Piece& piece, const LiveSizes& live, bool one_stream, Patches& patches,
+                std::vector<Patch>& moving, Recorder& recorder) const;
   Status begin(const LiveSizes& live, Stream& stream, HeadMask heads);
   Status launch(const Thunk& thunk, Stream& stream) const;
   Status launch(const Piece& piece, Stream& stream);
@@ -184,6 +195,7 @@ class CompiledModel {
   std::vector<std::string> heads_;
   bool streams_ = false;
   std::string one_stream_reason_;
+  std::vector<StreamTimes> stream_times_;
   const Staging* staging_ = nullptr;
   RunCounters counters_;
   LiveSizes live_;

@@ -37,7 +37,7 @@ void Staging::declare(const Graph& graph, const std::unordered_map<std::string, 
   }
 }
 
-Status Staging::allocate(Device& device) {
+Status Staging::allocate(Device& device, int slots_beside) {
   size_t total = 0;
   std::map<std::pair<size_t, std::string_view>, Entry*> by_size;  // in an order that is the same on all ranks
   for (auto& [name, e] : entries_) by_size[{e.bytes, name}] = &e;
@@ -47,7 +47,7 @@ Status Staging::allocate(Device& device) {
     total += (e->bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
   }
   ASSIGN_OR_RETURN(buffer_, device.shared_pool().allocate(total, "staging"));
-  slots_ = device.info().asynchronous ? 2 : 1;
+  slots_ = device.info().asynchronous ? slots_beside : 1;
   slot_bytes_ = total;
   if (!device.info().host_visible || slots_ > 1) {
     ASSIGN_OR_RETURN(host_, device.host_pool().allocate(static_cast<size_t>(slots_) * total, "staging"));

@@ -2,8 +2,8 @@
 //
 // Each input has one address on the device for good, sized for the largest bound it occurs with; replays read from
 // there. Where the host cannot write device memory, or work runs behind its back, the host writes slots of its own and
-// upload() sends one of them in one piece. An asynchronous device has two slots: the host fills one while the device
-// may still read the other. Declared first, then allocated once. One thread at a time.
+// upload() sends one of them in one piece. An asynchronous device has two slots or more: the host fills one while the
+// device may still read the others. Declared first, then allocated once. One thread at a time.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ class Staging {
  public:
   // Notes the graph's inputs, except those named in `external`; the largest bound counts.
   void declare(const Graph& graph, const std::unordered_map<std::string, void*>& external);
-  Status allocate(Device& device);
+  Status allocate(Device& device, int slots_beside = 2);  // the number on an asynchronous device
 
   int slots() const { return slots_; }
   // The slot that upload() sends from now on; forgets what was fed.

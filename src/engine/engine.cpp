@@ -452,7 +452,9 @@ Status Engine::open() {
                                                  : 0;
   RETURN_IF_ERROR(choose_rows(trace));
   nn::register_fused_ops(*platform_.ops);
-  ProgramBuilder builder(*model_, config_, platform_, options_.graph);
+  choose_streams();
+  auto made = std::make_unique<ProgramBuilder>(*model_, config_, platform_, options_.graph);
+  ProgramBuilder& builder = *made;
   Status prepared = prepare(builder, trace);
   if (prepared.code() == Code::Unsupported) {
     ASSIGN_OR_RETURN(trace, other_dtypes(builder, trace, any_dtype, any_kv_dtype, prepared));
@@ -468,12 +470,14 @@ Status Engine::open() {
                  options_.member->world().size, config_.fields.architecture);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
-    learned_file_ = fmt::format(
-        "{}/{}{}-{}x{}-{}-{}-{}-{}{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
-        model_->source_width ? "-head" : "", config_.fields.num_hidden_layers, config_.fields.hidden_size,
-        dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.threads,
-        platform_.device->clock_us() ? "-modelled" : "",
-        options_.graph.pipeline.streams > 1 ? fmt::format("-streams{}", options_.graph.pipeline.streams) : "");
+    learned_file_ =
+        fmt::format("{}/{}{}-{}x{}-{}-{}-{}-{}{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
+                    model_->source_width ? "-head" : "", config_.fields.num_hidden_layers, config_.fields.hidden_size,
+                    dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.threads,
+                    platform_.device->clock_us() ? "-modelled" : "",
+                    options_.graph.choose_streams         ? "-streams-auto"
+                    : options_.graph.pipeline.streams > 1 ? fmt::format("-streams{}", options_.graph.pipeline.streams)
+                                                          : "");
     learn_sizes_from(learned_file_);
   }
   graph_text_ = builder.graph_text();
@@ -493,7 +497,7 @@ Status Engine::open() {
 
   ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
   RETURN_IF_ERROR(make_caches(builder));
-  return compile(builder);
+  return compile(std::move(made));
 }
 
 // One line where this device or world has no vision towers.
@@ -537,7 +541,7 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
   }
   const kv::KvShape shape = builder.caches();
   std::vector<kv::StateCache> states = builder.states();
-  const auto in_flight = static_cast<int>(platform_.device->info().asynchronous ? flights_.size() : 1);
+  const auto in_flight = platform_.device->info().asynchronous ? 2 : 1;
   const int each = step_.slots_per_sequence(in_flight);
   const size_t state_bytes =
       states.empty() ? 0 : kv::StatePool::bytes_for(states, max_step_rows(), each, max_step_rows());
@@ -562,11 +566,41 @@ int Engine::usual_warmups() const {
   return 0;
 }
 
-Status Engine::compile(ProgramBuilder& builder) {
-  const auto start = std::chrono::steady_clock::now();
+// By measured times: each size needs a capture of its own, and ranks would have to agree.
+void Engine::choose_streams() {
+  GraphOptions& g = options_.graph;
+  if (!g.choose_streams || (!platform_.device->info().live_sizes && !options_.member)) return;
+  log::notice("`graph_streams` auto: one stream: {}", options_.member
+                                                          ? "ranks would have to measure together"
+                                                          : "all threads of the device work on each launch as it is");
+  g.choose_streams = false;
+  g.pipeline.streams = 1;
+}
+
+Status Engine::compile(std::unique_ptr<ProgramBuilder> made) {
+  ProgramBuilder& builder = *made;
   MemoryPool& memory = platform_.device->pool();
   if (options_.graph.warmups < 0) options_.graph.warmups = usual_warmups();
   faults_ = FaultInjector(options_.graph.faults, options_.member ? options_.member->world().rank : 0);
+  if (!platform_.device->info().asynchronous) options_.steps_ahead = 1;
+  flights_ = std::vector<Flight>(static_cast<size_t>(1 + options_.steps_ahead));
+  marks_ = std::vector<StepMarks>(flights_.size() + 2);
+  builder.declare_inputs(staging_, caches());
+  RETURN_IF_ERROR(staging_.allocate(*platform_.device, static_cast<int>(flights_.size())));
+  stages_ = std::vector<StepStage>(static_cast<size_t>(staging_.slots()));
+  ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
+  ASSIGN_OR_RETURN(exchange_, platform_.device->shared_pool().allocate(builder.exchange_bytes(), "exchange"));
+  for (int slot = 0; slot < staging_.slots(); ++slot) {
+    StepStage& stage = stages_[static_cast<size_t>(slot)];
+    RETURN_IF_ERROR(stage.attach(staging_, step_, config_.fields.vocab_size, platform_.device->info(), slot));
+  }
+  if (!options_.captures_later) return capture(builder);
+  uncaptured_ = std::move(made);
+  return Status::ok();
+}
+
+Status Engine::capture(ProgramBuilder& builder) {
+  const auto start = std::chrono::steady_clock::now();
   ProgramBuilder::Bindings bindings;
   bindings.params = &params_;
   bindings.external = caches();
@@ -575,18 +609,13 @@ Status Engine::compile(ProgramBuilder& builder) {
   bindings.faults = &faults_;
   bindings.pools = pool_sizes();
   bindings.progress = options_.progress;
-  builder.declare_inputs(staging_, bindings.external);
-  RETURN_IF_ERROR(staging_.allocate(*platform_.device));
-  ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
-  ASSIGN_OR_RETURN(exchange_, platform_.device->shared_pool().allocate(builder.exchange_bytes(), "exchange"));
   bindings.arena = arena_.data();
   bindings.exchange = exchange_.data();
   bindings.arena_epoch = &arena_epoch_;
-  for (int slot = 0; slot < staging_.slots(); ++slot) {
-    StepStage& stage = stages_[static_cast<size_t>(slot)];
-    RETURN_IF_ERROR(stage.attach(staging_, step_, config_.fields.vocab_size, platform_.device->info(), slot));
-    if (front() || staging_.is_copied()) RETURN_IF_ERROR(stage.clear(pool_sizes()));
-  }
+  bound_generation_ = pool_.generation();
+  bound_source_ = source_generation();
+  if (front() || staging_.is_copied())
+    for (StepStage& stage : stages_) RETURN_IF_ERROR(stage.clear(pool_sizes()));
   if (options_.member) RETURN_IF_ERROR(options_.member->agree("memory that ranks share", builder.exchange_text()));
   if (tower_) RETURN_IF_ERROR(tower_->bind(params_, *platform_.device, *stream_));
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
@@ -646,6 +675,7 @@ const PipelineReport* Engine::passes(std::string_view phase) const {
 Status Engine::set_draft(std::unique_ptr<Engine> draft) {
   if (draft->reads_source()) RETURN_IF_ERROR(draft->set_source(*this));
   RETURN_IF_ERROR(draft->resize_kv(options_.max_total_tokens));
+  if (const auto waiting = std::move(draft->uncaptured_)) RETURN_IF_ERROR(draft->capture(*waiting));
   draft_ = std::move(draft);
   return Status::ok();
 }

@@ -3,7 +3,7 @@
 // It owns the device, the parameters, the compiled programs and the pools of KV pages and states. A step takes any mix
 // of prefill chunks and decode rows and returns the logits of the rows that asked for them. Two engines with different
 // models live side by side in one process. One thread drives an engine at a time. engine.cpp opens it, engine_step.cpp
-// runs a step, engine_flight.cpp keeps two of them going, engine_ranks.cpp runs them on several ranks,
+// runs a step, engine_flight.cpp keeps several of them going, engine_ranks.cpp runs them on several ranks,
 // engine_check.cpp checks replays.
 #pragma once
 
@@ -92,6 +92,11 @@ struct EngineOptions {
   // The layer behind the checkpoint's last one that predicts a further token, in place of the model.
   bool prediction = false;
   bool prediction_beside = false;  // another engine is that layer, and drafts for this one
+  // Graphs are captured by set_draft() of the engine that this one drafts for: where the device has little room for
+  // graphs, that one comes first. No step runs before.
+  bool captures_later = false;
+  // Steps that may be in the device's queue behind the one that runs, where it computes by itself.
+  int64_t steps_ahead = 1;
   // Of the model that a head drafts for: the head, which has the same embedding and logits' head where its checkpoint
   // says so, and lends them. On the same device; it outlives the model.
   const Engine* lender = nullptr;
@@ -220,6 +225,8 @@ class Engine final : public Executor {
   bool has_sampled_steps() const override { return sampling_; }
   int64_t edit_words() const override { return stages_[0].edit_words(); }
   bool overlaps() const override;
+  // States alternate between slots, one more than steps in flight, of which there are few.
+  int64_t max_in_flight() const override { return has_states() ? 2 : static_cast<int64_t>(flights_.size()); }
   int64_t max_verify_rows() const override;
   std::string verify_refusal() const override;
   int64_t max_drafts() const override;
@@ -232,7 +239,8 @@ class Engine final : public Executor {
   bool reads_source() const override { return step_.has_source(); }
   // Of a head whose tokens are few of the model's: the model's id of each. Empty: ids are the model's.
   std::span<const int32_t> target_ids() const override { return target_ids_; }
-  // Its pool becomes as large as this one's, in tokens (EngineOptions::beside); a head reads this one's rows.
+  // Its pool becomes as large as this one's, in tokens (EngineOptions::beside); a head reads this one's rows. Where its
+  // graphs were left for later they are captured now.
   Status set_draft(std::unique_ptr<Engine> draft);
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override;
   Result<StepResult> wait(Ticket ticket) override;
@@ -282,7 +290,9 @@ class Engine final : public Executor {
   Status check_tower() const;
   Status prepare_tower();
   Status compute_images(std::span<const StepItem> items);
-  Status compile(ProgramBuilder& builder);
+  Status compile(std::unique_ptr<ProgramBuilder> builder);
+  Status capture(ProgramBuilder& builder);
+  void choose_streams();
   void learn_sizes_from(const std::string& file);
   Status check_ranks() const;
   Status check_expert_ranks() const;
@@ -380,16 +390,17 @@ class Engine final : public Executor {
   Buffer arena_, exchange_;
   uint32_t arena_epoch_ = 0;  // runs on it
   Staging staging_;
-  Runners runners_;  // by phase; null: there is no such phase
+  std::unique_ptr<ProgramBuilder> uncaptured_;  // of an engine that captures later
+  Runners runners_;                             // by phase; null: there is no such phase
   std::unique_ptr<ReplayCheck> check_;
   FaultInjector faults_{{}};
   std::array<PipelineReport, kPhaseCount> passes_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Tower> tower_;     // null: the model reads no images
-  std::array<StepStage, 2> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
-  std::array<Flight, 2> flights_;
-  std::array<StepMarks, 4> marks_;                              // by ticket: those of a step outlive the two after it
-  Ticket tickets_ = 0;                                          // the last one given out
+  std::unique_ptr<Tower> tower_;   // null: the model reads no images
+  std::vector<StepStage> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
+  std::vector<Flight> flights_;    // max_in_flight() of them
+  std::vector<StepMarks> marks_;   // by ticket: those of a step outlive all that may be in flight behind it
+  Ticket tickets_ = 0;             // the last one given out
   std::vector<std::pair<kv::PageId, kv::PageId>> page_copies_;  // of pages, asked for since the last submit()
   double finished_us_ = 0;                                      // when the last step was known to be done
   std::optional<double> gap_us_;                                // of the current step

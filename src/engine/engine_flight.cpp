@@ -49,11 +49,12 @@ bool awaits_token(const StepItem& item) {
 // A token of this step that somebody waits for gets its place.
 void resolve_tokens(const Flight& f) {
   if (f.output == StepOutput::Logits || f.output == StepOutput::Pooled) return;
+  const auto tokens = f.answers[Flight::Tokens].as<const int32_t>();
   int64_t row = 0;
-  for (const StepItem& item : f.items) {
+  for (size_t i = 0; i < f.items.size(); ++i) {
+    const StepItem& item = f.items[i];
     row += item.logits;
-    if (item.logits > 0 && item.sequence->pending())
-      item.sequence->resolve(f.answers[Flight::Tokens].as<const int32_t>()[static_cast<size_t>(row - 1)]);
+    if (item.logits > 0) item.sequence->resolve(f.ends[i], tokens[static_cast<size_t>(row - 1)]);
   }
 }
 
@@ -150,8 +151,10 @@ Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output
                  pooled_size_ > 0 ? "gives vectors or scores here, and no tokens" : "generates, and gives no vectors");
   RETURN_IF_ERROR(compute_images(items));
   Flight& f = flights_[tickets_ % flights_.size()];
-  if (f.ticket != 0) return error(Code::Internal, "two steps are in flight; wait for the first");
+  if (f.ticket != 0) return error(Code::Internal, "{} steps are in flight; wait for the first", flights_.size());
   f.items.assign(items.begin(), items.end());
+  f.ends.clear();
+  for (const StepItem& item : items) f.ends.push_back(item.sequence->cached() + item.count);
   f.output = output;
   f.fed.clear();
   f.copies = std::exchange(page_copies_, {});
@@ -191,8 +194,10 @@ Result<StepResult> Engine::wait(Ticket ticket) {
 }
 
 Flight* Engine::step_before(const Flight& f) {
-  Flight& other = flights_[&f == &flights_[0] ? 1 : 0];
-  return other.ticket != 0 && (f.ticket == 0 || other.ticket < f.ticket) ? &other : nullptr;
+  const Ticket ticket = f.ticket != 0 ? f.ticket - 1 : tickets_;
+  if (ticket == 0) return nullptr;
+  Flight& other = flights_[(ticket - 1) % flights_.size()];
+  return other.ticket == ticket ? &other : nullptr;
 }
 
 // Computed when it returns.
@@ -332,8 +337,11 @@ void Engine::finish(Flight& f) {
     done = compute_again(f, done);
   } else {
     const Device& device = *platform_.device;
-    const double now = now_us(device);
-    runner_of(f.items).finished(f.plan, f.live.value[models::kTokens], now - std::max(f.begun_us, finished_us_));
+    // The host may come late to the end of one of several steps; the device's marks do not.
+    std::optional<double> took;
+    if (flights_.size() > 2) took = device.between_us(*marks.begin, *marks.end);
+    if (!took) took = now_us(device) - std::max(f.begun_us, finished_us_);
+    runner_of(f.items).finished(f.plan, f.live.value[models::kTokens], *took);
     const StepMarks& last = marks_[(f.ticket - 1) % marks_.size()];
     if (last.ticket != 0 && last.ticket == f.ticket - 1) f.gap_us = device.between_us(*last.end, *marks.begin);
   }
@@ -348,8 +356,9 @@ void Engine::finish(Flight& f) {
 Status Engine::compute_again(Flight& f, const Status& failed) {
   (void)stream_->synchronize();  // what is behind it has ended, and is computed again for itself
   bool own = !failed.is_ok();
-  for (Flight& other : flights_) {
-    if (other.ticket <= f.ticket) continue;
+  for (Ticket t = f.ticket + 1; t <= tickets_; ++t) {
+    Flight& other = flights_[(t - 1) % flights_.size()];
+    if (other.ticket != t) continue;
     other.again = true;
     // Launches have told their failure, and nothing else is done for them on the host: it was the replay behind.
     if (own && failed.code() != Code::DeviceLost && f.status.is_ok() && f.plan.kind != StepPlan::Kind::Replay &&

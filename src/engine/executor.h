@@ -1,8 +1,9 @@
 // Executor: what the code that schedules sequences needs of an engine: its bounds, its KV pages, and steps.
 //
 // A step is submitted and waited for apart. Where the device computes by itself (overlaps()) submit() returns as soon
-// as the step is in the device's queue, and a second step may be submitted before the first is waited for: it may name
-// tokens that the first has yet to give (Sequence::pending), which reach it on the device. Elsewhere submit() computes.
+// as the step is in the device's queue, and further ones may be submitted before the first is waited for: each may name
+// tokens that the one before it has yet to give (Sequence::pending), which reach it on the device. Elsewhere submit()
+// computes.
 // Engine is the real one; tests of scheduling use one that computes tokens from what it finds in the pages. One thread
 // drives it at a time.
 #pragma once
@@ -75,6 +76,7 @@ class Executor {
   // Words of StepItem::edits that a sampled step has room for; 0: its device changes no logits.
   virtual int64_t edit_words() const { return 0; }
   virtual bool overlaps() const { return false; }
+  virtual int64_t max_in_flight() const { return 2; }  // steps that were submitted and not waited for
   // Speculation: the most rows, sequences and drafts together, of a step that verifies drafts (StepItem::drafts) as a
   // step of single tokens. 0: there are no such steps, and verify_refusal() says why.
   virtual int64_t max_verify_rows() const { return 0; }
@@ -88,8 +90,7 @@ class Executor {
   // are few of that one's, the ids there.
   virtual bool reads_source() const { return false; }
   virtual std::span<const int32_t> target_ids() const { return {}; }
-  // Advances each sequence's cached(); the sequences live until the step was waited for. At most two steps are in
-  // flight.
+  // Advances each sequence's cached(); the sequences live until the step was waited for.
   virtual Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) = 0;
   // Each step once, in the order of submission. An error is of the whole step; what was submitted after it is computed
   // none the less.

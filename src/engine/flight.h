@@ -1,7 +1,7 @@
 // Flight: a step between submit() and wait(), with what is needed to compute it once more.
 //
-// Engine owns two, one per slot of the staging; they take turns. The host's results of a step lie in its flight,
-// so that those of one step stay while the next one runs. One thread at a time.
+// Engine owns two or more, one per slot of the staging where the device computes by itself; they take turns. The host's
+// results of a step lie in its flight, so that those of one step stay while the next one runs. One thread at a time.
 #pragma once
 
 #include <array>
@@ -33,6 +33,7 @@ struct Flight {
   StepPlan plan;
   LiveSizes live;
   std::vector<FedRow> fed;
+  std::vector<int64_t> ends;  // of each item: the place of the token behind it in its sequence
   std::vector<std::pair<kv::PageId, kv::PageId>> copies;  // of pages, asked for since the step before
   const void* next_tokens = nullptr;                      // where the device writes them
   // The step before has failed, or was computed once more: what this one read of it was wrong.

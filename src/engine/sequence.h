@@ -1,11 +1,11 @@
 // Sequence: one stream of tokens and the KV pages that hold its past.
 //
 // tokens() is prompt and output together; the first cached() of them are in the cache. Between the steps of a sequence
-// that decodes, cached() is size() - 1. The last token may be pending: a
-// step that is in flight will give it, and the engine hands it to the next step on the device. The pages belong to the
-// engine's pool, which takes them back through Engine::release; the scheduler owns the Sequence. A model with states
-// gives it slots of theirs at its first step, which are given back when the sequence is forgotten or goes. It may begin
-// with the state of another sequence that began alike. One thread at a time.
+// that decodes, cached() is size() - 1. The last tokens may be pending: steps that are in flight will give them, and
+// the engine hands each to the step behind on the device. The pages belong to the engine's pool, which takes them back
+// through Engine::release; the scheduler owns the Sequence. A model with states gives it slots of theirs at its first
+// step, which are given back when the sequence is forgotten or goes. It may begin with the state of another sequence
+// that began alike. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -30,11 +30,14 @@ class Sequence {
   int64_t second_kind() const { return second_kind_; }
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
   void append(int32_t token) { tokens_.push_back(token); }
-  // A place for the token that the step in flight will give; one at a time. resolve() puts it there.
+  // A place for the token that the last step in flight will give. resolve() puts it there.
   static constexpr int32_t kPending = -1;
   void append_pending() { tokens_.push_back(kPending); }
   bool pending() const { return !tokens_.empty() && tokens_.back() == kPending; }
-  void resolve(int32_t token) { tokens_.back() = token; }
+  // What belongs in this place, if it is pending there.
+  void resolve(int64_t place, int32_t token) {
+    if (place < size() && tokens_[static_cast<size_t>(place)] == kPending) tokens_[static_cast<size_t>(place)] = token;
+  }
   void drop_pending() { tokens_.pop_back(); }
   int64_t cached() const { return cached_; }
   int64_t uncached() const { return size() - cached_; }

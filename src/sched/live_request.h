@@ -33,6 +33,11 @@ struct LiveRequest {
     return request.prompt_logprobs && !prompt_told && sequence.cached() < static_cast<int64_t>(request.prompt.size());
   }
 
+  // Tokens of its answer that steps in flight have yet to give, in front of the one behind its sequence.
+  int64_t ahead() const { return sequence.size() - result.prompt_tokens - result.completion_tokens; }
+  // Whether a token may come behind those and the next one.
+  bool goes_on() const { return result.completion_tokens + ahead() + 1 < most_new_tokens; }
+
   // What the prefix cache knows its tokens by: themselves, but for rows of images, which have numbers of their own.
   std::span<const int32_t> key() const {
     if (request.images.empty()) return sequence.tokens();

@@ -294,7 +294,7 @@ Status ModelDrafter::take_round(Round& round) {
     c.out->tokens.push_back(token);
     const auto made = static_cast<int64_t>(c.out->tokens.size());
     if (s.pending())
-      s.resolve(token);
+      s.resolve(s.size() - 1, token);
     else if (made == c.asked && made < c.most)
       s.append(token);
   }

@@ -43,6 +43,21 @@ enum class OverlapStop : uint8_t {
 };
 std::string_view overlap_stop_name(OverlapStop why);  // "host_draw", ...
 
+// Why a run of decode steps, which are submitted at once, had no more of them.
+enum class RunStop : uint8_t {
+  None,
+  Waiting,    // somebody waits for a place, to be cancelled, or for work between steps
+  Prompt,     // a prompt is read
+  HostDraw,   // the host draws a token
+  Grammar,    // what may come next depends on the token before
+  Penalties,  // likewise
+  Pages,      // the pool has no page for a further token
+  Ended,      // every answer gets its last token
+  Failed,     // a step was refused
+  kCount
+};
+std::string_view run_stop_name(RunStop why);  // "waiting", ...
+
 // Why a step of decoding rows verified no drafts, where there is a drafter.
 enum class SpecOff : uint8_t {
   None,
@@ -82,7 +97,12 @@ struct SchedulerStats {
   uint64_t device_draws = 0;                                                         // tokens that a device chose
   std::array<uint64_t, static_cast<size_t>(engine::HostDraw::kCount)> host_draws{};  // and the host, by reason
   std::array<uint64_t, static_cast<size_t>(OverlapStop::kCount)> overlap_stops{};    // steps, by reason
-  uint64_t answer_steps = 0;  // steps that gave tokens of an answer, counted for each answer
+  // Decode steps that were submitted behind each other at once, and why there were no more of them.
+  int64_t decode_steps = 1;                        // at most
+  uint64_t decode_runs = 0, decode_run_steps = 0;  // of two steps or more
+  std::array<uint64_t, static_cast<size_t>(RunStop::kCount)> run_stops{};
+  uint64_t rows_for_nothing = 0;  // of answers that had ended when the row was computed
+  uint64_t answer_steps = 0;      // steps that gave tokens of an answer, counted for each answer
   SpeculationStats speculation;
   double busy_s = 0;        // in steps
   double tokens_per_s = 0;  // of the last steps, prompts and answers together; 0: nothing has run yet

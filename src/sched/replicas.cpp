@@ -178,6 +178,11 @@ SchedulerStats added_up(const std::vector<SchedulerStats>& each) {
       sum.*member += s.*member;
     for (size_t i = 0; i < sum.host_draws.size(); ++i) sum.host_draws[i] += s.host_draws[i];
     for (size_t i = 0; i < sum.overlap_stops.size(); ++i) sum.overlap_stops[i] += s.overlap_stops[i];
+    sum.decode_steps = std::max(sum.decode_steps, s.decode_steps);
+    sum.decode_runs += s.decode_runs;
+    sum.decode_run_steps += s.decode_run_steps;
+    sum.rows_for_nothing += s.rows_for_nothing;
+    for (size_t i = 0; i < sum.run_stops.size(); ++i) sum.run_stops[i] += s.run_stops[i];
     sum.answer_steps += s.answer_steps;
     sum.speculation.on |= s.speculation.on;
     sum.speculation.algorithm = s.speculation.algorithm;

@@ -50,6 +50,13 @@ std::string_view overlap_stop_name(OverlapStop why) {
   return kNames[static_cast<size_t>(why)];
 }
 
+std::string_view run_stop_name(RunStop why) {
+  constexpr std::string_view kNames[] = {"",          "waiting", "prompt", "host_draw", "grammar",
+                                         "penalties", "pages",   "ended",  "failed"};
+  static_assert(std::size(kNames) == static_cast<size_t>(RunStop::kCount));
+  return kNames[static_cast<size_t>(why)];
+}
+
 int64_t retry_after_s(const SchedulerStats& s) {
   if (s.tokens_per_s <= 0) return 1;
   const double wait = std::ceil(static_cast<double>(s.waiting_tokens) / s.tokens_per_s);
@@ -370,7 +377,10 @@ bool Scheduler::step() {
   bool worked = true;
   if (flights_.empty()) {
     worked = submit_next(begin);
-    if (!options_.overlap || !executor_.overlaps()) complete_all();
+    if (!options_.overlap || !executor_.overlaps()) {
+      if (worked) submit_run();
+      complete_all();
+    }
   } else {
     if (options_.overlap && executor_.overlaps()) {
       SpecOff no_drafts = SpecOff::None;
@@ -379,7 +389,9 @@ bool Scheduler::step() {
       else
         count_stop(stop);
     }
+    // One stays, and runs while the next batch is formed.
     if (!flights_.empty()) complete_first();
+    while (flights_.size() > 1) complete_first();
   }
   rested_ = !worked;
   end_step();
@@ -423,6 +435,7 @@ void Scheduler::publish() {
   stats_.cached_pages = cache_.held_pages();
   stats_.evictable_pages = cache_.evictable_pages();
   stats_.evicted_pages = cache_.evicted_pages();
+  stats_.decode_steps = most_decode_steps();
   if (!speculation_) return;
   stats_.speculation = speculation_->stats();
   stats_.speculation.on = true;

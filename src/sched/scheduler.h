@@ -13,6 +13,11 @@
 // waits for the current one where the host draws a token of it, where a grammar or penalties need the token before the
 // next one can be drawn, and for preemption and posted work.
 //
+// Runs of decode steps: where the executor takes more than two steps, those behind the next batch are submitted with
+// it, with the same rows, and the host has nothing to do between them. All their tokens are handed out before the batch
+// after them is formed, so whoever comes, or is cancelled, waits for the end of the run. A run is shorter when somebody
+// waits already.
+//
 // Speculation (sched/speculation.h): a decoding row may bring drafts, which the step computes as further rows. They are
 // judged in order, each by the token that is drawn before it, so an answer is what it is without them.
 //
@@ -203,6 +208,13 @@ class Scheduler {
   BatchLimits limits() const;
   bool submit_next(Clock::time_point begin);
   OverlapStop stop_of_overlap(SpecOff& no_drafts);
+  static OverlapStop stop_of_tokens(const Submitted& now);
+  int64_t most_decode_steps() const;
+  RunStop stop_of_run() const;
+  bool somebody_waits() const;
+  bool hold_next_token(LiveRequest& r);
+  RunStop submit_behind();
+  void submit_run();
   void count_stop(OverlapStop why);
   engine::HostDraw plan_draw(const LiveRequest& r, engine::StepItem& item, int64_t& room) const;
   void submit_ahead(SpecOff no_drafts);
@@ -244,7 +256,7 @@ class Scheduler {
   std::vector<LivePtr> waiting_;  // in the order of priority, then arrival
   std::vector<LivePtr> running_;  // in the order of arrival
   std::unordered_map<uint64_t, int64_t> running_by_call_;
-  std::deque<Submitted> flights_;              // in the order of submission; at most two
+  std::deque<Submitted> flights_;              // in the order of submission
   std::vector<kv::RadixCache::Lease> copied_;  // since the last step was submitted
   bool rested_ = true;                         // nothing was done since the last step
   Clock::time_point last_end_;                 // of a step

@@ -46,6 +46,14 @@ bool Scheduler::submit_next(Clock::time_point begin) {
 // wait, and has no drafts for the reason `no_drafts`.
 OverlapStop Scheduler::stop_of_overlap(SpecOff& no_drafts) {
   const Submitted& now = flights_.front();
+  const OverlapStop stop = stop_of_tokens(now);
+  if (stop != OverlapStop::None || !speculation_) return stop;
+  no_drafts = speculation_->look_ahead(now.batch, limits());
+  return no_drafts == SpecOff::None ? OverlapStop::Drafts : OverlapStop::None;
+}
+
+// Whether a token of this step must be known before what comes behind it is submitted.
+OverlapStop Scheduler::stop_of_tokens(const Submitted& now) {
   OverlapStop stop = OverlapStop::None;
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
     const engine::StepItem& item = now.batch.items[i];
@@ -61,9 +69,7 @@ OverlapStop Scheduler::stop_of_overlap(SpecOff& no_drafts) {
     else if (stop == OverlapStop::None)
       stop = OverlapStop::Penalties;
   }
-  if (stop != OverlapStop::None || !speculation_) return stop;
-  no_drafts = speculation_->look_ahead(now.batch, limits());
-  return no_drafts == SpecOff::None ? OverlapStop::Drafts : OverlapStop::None;
+  return stop;
 }
 
 // Who decodes takes part with a token to come, unless that one is its last.
@@ -76,7 +82,7 @@ void Scheduler::submit_ahead(SpecOff no_drafts) {
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
     LiveRequest& r = *now.batch.owners[i];
     if (!now.batch.answers[i] || r.result.finish != FinishReason::None) continue;
-    if (r.result.completion_tokens + 1 >= r.most_new_tokens) continue;
+    if (!r.goes_on()) continue;
     r.sequence.append_pending();
     to_come.push_back(&r);
   }
@@ -92,8 +98,9 @@ void Scheduler::submit_ahead(SpecOff no_drafts) {
   if (!batch.items.empty() && !submit(std::move(batch), begin)) {
     for (LiveRequest* r : to_come)
       if (r->sequence.pending()) r->sequence.drop_pending();
-  } else if (decodes && speculation_) {
-    speculation_->went_without(no_drafts);
+  } else if (decodes) {
+    if (speculation_) speculation_->went_without(no_drafts);
+    submit_run();
   }
   if (!flights_.empty()) flights_.front().overlap_s = seconds_of(Clock::now() - begin);
 }
@@ -106,7 +113,7 @@ void Scheduler::count_stop(OverlapStop why) {
 // None: the device can draw the item's token, and the item says how. `room` is what the step's edits have left.
 engine::HostDraw Scheduler::plan_draw(const LiveRequest& r, engine::StepItem& item, int64_t& room) const {
   using engine::HostDraw;
-  const int64_t ahead = r.sequence.pending() ? 1 : 0;
+  const int64_t ahead = r.ahead();
   if (!executor_.has_sampled_steps()) return HostDraw::NoKernel;
   // Drafts are judged in turn: what changes the logits behind them is known then.
   if (!item.drafts.empty() && r.sampler.needs_every_token()) return r.sampler.edited_by();
@@ -139,7 +146,7 @@ Scheduler::Draws Scheduler::plan_output(Batch& batch, Submitted& s) const {
     const LiveRequest& r = *batch.owners[i];
     s.draws.push_back(engine::HostDraw::None);
     if (batch.items[i].logits == 0) continue;
-    argmax &= batch.answers[i] && !r.wants_prompt() && r.sampler.takes_argmax(r.sequence.pending() ? 1 : 0);
+    argmax &= batch.answers[i] && !r.wants_prompt() && r.sampler.takes_argmax(r.ahead());
     if (!batch.answers[i]) continue;
     s.draws.back() = plan_draw(r, batch.items[i], room);
     ++draws[static_cast<size_t>(s.draws.back())];
@@ -221,6 +228,7 @@ void Scheduler::complete_first() {
   {
     std::lock_guard lock(mutex_);
     ++stats_.steps;
+    if (stats_.step_since) stats_.step_since = record.end;
     stats_.busy_s += took;
     recent_tokens_ = kFading * recent_tokens_ +
                      static_cast<double>(s.batch.decode_tokens + s.batch.prefill_tokens + record.accepted_tokens);
@@ -265,13 +273,18 @@ void Scheduler::end_with(const Status& lost) {
 void Scheduler::take_rows(const Submitted& step, const engine::StepResult& result) {
   const auto vocab = static_cast<size_t>(executor_.vocab_size());
   size_t row = 0;
+  uint64_t for_nothing = 0;
   for (size_t i = 0; i < step.batch.items.size(); ++i) {
     const engine::StepItem& item = step.batch.items[i];
     LiveRequest& r = *step.batch.owners[i];
     const auto rows = static_cast<size_t>(item.logits);
     const size_t first = row;
     row += rows;
-    if (rows == 0 || r.result.finish != FinishReason::None) continue;
+    if (rows == 0) continue;
+    if (r.result.finish != FinishReason::None) {
+      for_nothing += rows;
+      continue;
+    }
     if (r.request.prompt_logprobs && !r.prompt_told) {
       CHECK(row * vocab <= result.logits.size(), "a step returned {} floats for row {}", result.logits.size(), row);
       const Status taken = take_prompt_rows(r, step.ends[i] - item.count, item.count,
@@ -287,6 +300,9 @@ void Scheduler::take_rows(const Submitted& step, const engine::StepResult& resul
     else if (step.batch.answers[i])
       judge_rows(r, step, i, result, row - 1 - item.drafts.size());
   }
+  if (for_nothing == 0) return;
+  std::lock_guard lock(mutex_);
+  stats_.rows_for_nothing += for_nothing;
 }
 
 // The row that a text was computed for.
@@ -383,8 +399,8 @@ void Scheduler::accept(LiveRequest& r, SampledToken token, int64_t end) {
   ++result.completion_tokens;
   if (r.sequence.size() == end)
     r.sequence.append(token.token);
-  else if (r.sequence.pending())
-    r.sequence.resolve(token.token);
+  else
+    r.sequence.resolve(end, token.token);
   {
     std::lock_guard lock(mutex_);
     ++stats_.generated_tokens;

@@ -118,6 +118,7 @@ std::optional<StreamReport> stream_report(const CompiledModel& m) {
   r.arena_bytes = m.plan().arena_bytes;
   r.one_stream_arena_bytes = plan_memory(m.graph(), workspace, true).arena_bytes;
   r.one_stream_reason = m.one_stream_reason();
+  r.measured = m.stream_times();
   return r;
 }
 
@@ -131,6 +132,9 @@ std::string stream_text(const StreamReport& r) {
   for (const StreamFork& f : r.forks)
     out += fmt::format("{:>5} x   {}\n   beside {}\n   until  {}\n", f.count, f.side, f.beside, f.join);
   if (!r.prefetches.empty()) out += prefetch_text(r);
+  for (const CompiledModel::StreamTimes& t : r.measured)
+    out += fmt::format("size {:>5}   {}: a replay took {:.1f} us with several and {:.1f} us with one\n", t.size,
+                       t.several ? "several streams" : "one stream", t.several_us, t.one_us);
   if (!r.one_stream_reason.empty()) out += fmt::format("captured on one stream: {}\n", r.one_stream_reason);
   return out;
 }
@@ -146,6 +150,9 @@ OrderedJson stream_json(const StreamReport& r) {
   if (!r.prefetches.empty()) j["prefetched_bytes"] = r.prefetched_bytes;
   for (const StreamPrefetch& p : r.prefetches)
     j["prefetches"].push_back({{"count", p.count}, {"bytes", p.bytes}, {"beside", p.beside}, {"ahead_of", p.ahead_of}});
+  for (const CompiledModel::StreamTimes& t : r.measured)
+    j["measured"].push_back(
+        {{"size", t.size}, {"several", t.several}, {"several_us", t.several_us}, {"one_us", t.one_us}});
   if (!r.one_stream_reason.empty()) j["one_stream_reason"] = r.one_stream_reason;
   return j;
 }

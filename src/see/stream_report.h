@@ -32,6 +32,7 @@ struct StreamReport {
   int64_t prefetched_bytes = 0;  // in a step
   int side_launches = 0, waits = 0;
   size_t arena_bytes = 0, one_stream_arena_bytes = 0;
+  std::vector<CompiledModel::StreamTimes> measured;  // by size, where times decide
   std::string one_stream_reason;  // why captures have one stream all the same; empty: they have several
 };
 

@@ -18,6 +18,17 @@ double used_share(const sched::SchedulerStats& s) {
   return s.pages > 0 ? 1 - d(s.free_pages + s.evictable_pages) / d(s.pages) : 0;
 }
 
+void add_runs(const sched::SchedulerStats& s, MetricText& r) {
+  r.single("reprise:decode_runs_total", "counter", d(s.decode_runs),
+           "Runs of decode steps that were submitted at once.");
+  r.single("reprise:decode_run_steps_total", "counter", d(s.decode_run_steps), "Their steps.");
+  r.family("reprise:decode_run_stops_total", "counter", "Runs of decode steps that were cut, by reason.");
+  for (size_t i = 1; i < s.run_stops.size(); ++i)
+    r.sample(d(s.run_stops[i]), label("reason", sched::run_stop_name(static_cast<sched::RunStop>(i))));
+  r.single("reprise:rows_for_nothing_total", "counter", d(s.rows_for_nothing),
+           "Rows that were computed for answers which had ended.");
+}
+
 void add_drafts(const sched::SpeculationStats& spec, MetricText& r) {
   if (!spec.on) return;
   r.family("reprise:spec_rows_total", "counter", "Rows of steps that verified drafts.");
@@ -226,6 +237,7 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   r.family("reprise:overlap_stops_total", "counter", "Steps whose successor had to wait for them, by reason.");
   for (size_t i = 1; i < s.overlap_stops.size(); ++i)
     r.sample(d(s.overlap_stops[i]), label("reason", sched::overlap_stop_name(static_cast<sched::OverlapStop>(i))));
+  add_runs(s, r);
   add_drafts(s.speculation, r);
   r.histogram("reprise:host_gap_seconds", host_gap_, "Time between two steps in which the device had nothing to do.");
   r.histogram("reprise:step_seconds", step_s_, "Time of a step.");

@@ -11,10 +11,10 @@ std::vector<Setting> graph_rows() {
       text("graph_decode_sizes", "N,N,...",
            "batch sizes to capture: auto (default), a list, or learned (from earlier runs' traffic)"),
       text("graph_prefill_sizes", "N,N,...", "token counts to capture: auto (default), a list, or learned"),
-      integer("graph_streams", {1, 2},
-              "streams of a captured decode step; 2: independent branches (a shared expert, the keys and values of "
-              "latent attention) may run beside the rest",
-              "1"),
+      choice("graph_streams", {"1", "2", "auto"},
+             "streams of a captured decode step; 2: independent branches (a shared expert, the keys and values of "
+             "latent attention) may run beside the rest; auto: where that is measured to be faster, by size",
+             "1"),
       flag("graph_prefetch_weights",
            "captured decode steps read the next product's weights ahead into the device's cache while memory idles"),
       integer("graph_prefetch_mb", {1, 1024}, "megabytes of weights that are read ahead at a time, at most", "18"),

@@ -71,6 +71,11 @@ std::vector<Setting> engine_rows() {
               "serve: most prompt tokens of a step beyond the first prompt (default 16384)"),
       integer("mixed_prefill_tokens", {1, kMany},
               "serve: most prompt tokens of a step in which others decode (default 256)"),
+      also("--num-continuous-decode-steps,--num-scheduler-steps",
+           integer("decode_steps", {1, 64},
+                   "decode steps that are submitted at once to a device that computes asynchronously; what comes in "
+                   "between waits for their end",
+                   "1")),
       choice("schedule_policy", {"fcfs", "lpm", "random", "dfs-weight", "lof", "priority"},
              "serve: order of waiting requests, as in SGLang: fcfs (default), lpm (longest cached prefix first), "
              "dfs-weight (heaviest branch of the prefix tree first), random, lof (longest output first)"),

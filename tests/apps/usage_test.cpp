@@ -82,7 +82,7 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--disable-cuda-graph --enable-piecewise-npu-graph-decode", "contradict"},
       {"--graph off --enable-piecewise-cuda-graph", "contradict"},
       {"--graph-warmups 101", "allowed: 0 to 100"},
-      {"--graph-streams 3", "allowed: 1 to 2"},
+      {"--graph-streams 3", "allowed: 1, 2, auto"},
       {"--graph-warmups some", "--graph-warmups"},
       {"--torch-compile-max-bs 0", "allowed: 1 to"},
       {"--cuda-graph-bs 1 two", "--cuda-graph-bs"},

@@ -19,7 +19,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
 
 Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMode decode,
                                              std::optional<uint64_t> mix = {},
-                                             const std::function<void(Platform&)>& change = {}) {
+                                             const std::function<void(Platform&)>& change = {}, bool by_time = false) {
   DeviceOptions device{c.device, "auto", c.member ? 1 : 2, false};
   device.member = c.member;
   device.ascend_runtime = "sim";
@@ -36,6 +36,7 @@ Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMo
   o.graph.decode_sizes = {1, 4};
   o.graph.prefill_sizes = {64};
   o.graph.pipeline.streams = streams;
+  o.graph.choose_streams = by_time;
   o.graph.pipeline.prefetch_bytes = c.prefetch_bytes;
   o.member = c.member;
   return engine::Engine::create(o, std::move(platform));
@@ -143,6 +144,177 @@ TEST(StreamsOfModel, StreamsGoBeforeSizesDo) {
   auto one = open({"qwen2_moe_shared"}, 1, GraphMode::Whole);
   ASSERT_TRUE(one.is_ok());
   EXPECT_TRUE(testing_support::same_bits(traffic(**one), traffic(**two)));
+}
+
+// Its replays take as long as somebody says, which knows whether the graph has several streams.
+class TimedDevice final : public WrappedDevice {
+ public:
+  using Time = std::function<double(const GraphStats& graph)>;
+  TimedDevice(std::shared_ptr<Device> inner, Time time) : WrappedDevice(std::move(inner)), time_(std::move(time)) {}
+  std::optional<double> clock_us() const override { return now_; }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    ASSIGN_OR_RETURN(auto graph, inner_->capture(stream, body));
+    return std::unique_ptr<DeviceGraph>(new Timed(*this, std::move(graph)));
+  }
+
+ private:
+  class Timed final : public DeviceGraph {
+   public:
+    Timed(TimedDevice& device, std::unique_ptr<DeviceGraph> inner) : device_(device), inner_(std::move(inner)) {}
+    Status replay(Stream& stream, std::span<const Patch> patches) override {
+      device_.now_ += device_.time_(inner_->stats());
+      return inner_->replay(stream, patches);
+    }
+    GraphStats stats() const override { return inner_->stats(); }
+
+   private:
+    TimedDevice& device_;
+    std::unique_ptr<DeviceGraph> inner_;
+  };
+  Time time_;
+  double now_ = 0;
+};
+
+Result<std::unique_ptr<engine::Engine>> open_by_time(std::vector<int64_t> sizes, TimedDevice::Time time) {
+  DeviceOptions device{DeviceKind::Cpu, "auto", 2, false};
+  device.live_sizes = false;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  platform.device = std::make_shared<TimedDevice>(std::move(platform.device), std::move(time));
+  engine::EngineOptions o;
+  o.model_path = testing_support::tiny_model_path("qwen2_moe_shared");
+  o.chunked_prefill_size = 64;
+  o.max_running_requests = sizes.back();
+  o.max_total_tokens = 4 * 128;
+  o.graph.decode_sizes = std::move(sizes);
+  o.graph.prefill_sizes = {64};
+  o.graph.pipeline.streams = 2;
+  o.graph.choose_streams = true;
+  return engine::Engine::create(o, std::move(platform));
+}
+
+// Each size that is measured has what takes less time, and those between go by the next larger one.
+TEST(StreamsByTime, EachSizeHasWhatIsFaster) {
+  auto one = open({"qwen2_moe_shared"}, 1, GraphMode::Whole);
+  ASSERT_TRUE(one.is_ok());
+  const std::vector<float> expected = traffic(**one);
+  struct Want {
+    double several_us;
+    bool several;
+  };
+  for (const Want want : {Want{90, true}, Want{99, false}, Want{110, false}}) {
+    auto e = open_by_time({1, 2, 3, 4, 6},
+                          [&](const GraphStats& graph) { return graph.waits > 0 ? want.several_us : 100.0; });
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const CompiledModel& decode = (*e)->runner("decode")->model();
+    std::vector<int64_t> measured;
+    for (const CompiledModel::StreamTimes& t : decode.stream_times()) {
+      measured.push_back(t.size);
+      EXPECT_EQ(t.several, want.several);
+      EXPECT_EQ(t.several_us, want.several_us);
+      EXPECT_EQ(t.one_us, 100);
+    }
+    EXPECT_EQ(measured, (std::vector<int64_t>{6, 3, 1}));
+    EXPECT_EQ(decode.graph_stats().waits > 0, want.several) << "of all captures";
+    EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
+  }
+  // Small steps leave room beside them, large ones do not: those of 6 and 4 rows are the only ones on one stream.
+  int measurements = 0;
+  auto e = open_by_time({1, 2, 3, 4, 6}, [&](const GraphStats& graph) {
+    const bool largest = measurements++ < 4;  // two replays of each
+    return graph.waits > 0 ? (largest ? 120.0 : 80.0) : 100.0;
+  });
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const CompiledModel& decode = (*e)->runner("decode")->model();
+  for (const int64_t size : {1, 2, 3, 4, 6}) EXPECT_EQ(decode.stream_times_of(size)->several, size <= 3) << size;
+  EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
+}
+
+TEST(StreamsByTime, ALiveGraphServesAllSizesOnOneStream) {
+  auto e = open({"qwen2_moe_shared"}, 2, GraphMode::Whole, {}, {}, true);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_FALSE((*e)->runner("decode")->model().has_streams());
+  EXPECT_TRUE((*e)->runner("decode")->model().stream_times().empty());
+}
+
+// Room for so many captures.
+class FewGraphs final : public WrappedDevice {
+ public:
+  FewGraphs(std::shared_ptr<Device> inner, int& room) : WrappedDevice(std::move(inner)), room_(room) {}
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    if (room_ <= 0) return error(Code::Busy, "no queue is left");
+    ASSIGN_OR_RETURN(auto graph, inner_->capture(stream, body));
+    return std::unique_ptr<DeviceGraph>(new Held(room_, std::move(graph)));
+  }
+
+ private:
+  class Held final : public DeviceGraph {
+   public:
+    Held(int& room, std::unique_ptr<DeviceGraph> inner) : room_(room), inner_(std::move(inner)) { --room_; }
+    ~Held() override { ++room_; }
+    Status replay(Stream& stream, std::span<const Patch> patches) override { return inner_->replay(stream, patches); }
+    GraphStats stats() const override { return inner_->stats(); }
+
+   private:
+    int& room_;
+    std::unique_ptr<DeviceGraph> inner_;
+  };
+  int& room_;
+};
+
+// A model that drafts is opened first, and takes what the model leaves of the device's room for graphs.
+TEST(GraphsOfDrafts, ComeBehindThoseOfTheModel) {
+  engine::EngineOptions o;
+  o.model_path = testing_support::tiny_model_path("qwen3_tied");
+  o.chunked_prefill_size = 64;
+  o.max_running_requests = 4;
+  o.max_total_tokens = 4 * 128;
+  o.graph.decode_sizes = {1, 2, 3, 4};
+  o.graph.prefill_sizes = {64};
+  o.graph.prefill = GraphMode::Whole;
+  engine::EngineOptions of_draft = o;
+  of_draft.graph.prefill = GraphMode::Eager;
+  o.graph.verify = {2, false};
+  constexpr int kEnough = 1000;
+  int room = kEnough;
+  const auto platform = [&](std::shared_ptr<Device> shared) {
+    DeviceOptions device{DeviceKind::Cpu, "auto", 2, false};
+    device.live_sizes = false;
+    device.shared = shared;
+    auto made = make_platform(device);
+    if (made && !shared) made->device = std::make_shared<FewGraphs>(std::move(made->device), room);
+    return made;
+  };
+  const auto captured = [](const engine::Engine& e) {
+    size_t n = 0;
+    for (const char* phase : {"decode", "verify", "prefill"})
+      if (e.runner(phase)) n += e.runner(phase)->sizes().size();
+    return n;
+  };
+  size_t all = 0;
+  int needed = 0;
+  {
+    auto alone = engine::Engine::create(o, platform(nullptr).value());
+    ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+    all = captured(**alone);
+    needed = kEnough - room;
+  }
+  for (const bool later : {true, false}) {
+    room = needed + 2;
+    auto first = platform(nullptr), second = platform(first->device);
+    ASSERT_TRUE(first.is_ok() && second.is_ok());
+    of_draft.captures_later = later;
+    auto draft = engine::Engine::create(of_draft, std::move(*second));
+    ASSERT_TRUE(draft.is_ok()) << draft.status().message();
+    auto model = engine::Engine::create(o, std::move(*first));
+    ASSERT_TRUE(model.is_ok()) << model.status().message();
+    ASSERT_TRUE((*model)->set_draft(std::move(*draft)).is_ok());
+    EXPECT_EQ(captured(**model) == all, later);
+    EXPECT_EQ(captured(*(*model)->draft()), later ? 2u : 4u);
+    const auto answer = [](engine::Engine& e) {
+      return testing_support::Traffic(e, testing_support::lengths(3, 1, 1, 9), 3).run(3);
+    };
+    EXPECT_TRUE(testing_support::same_bits(answer(**model), answer(*(*model)->draft())));
+  }
 }
 
 int hints_in(const CompiledModel& m) {

@@ -51,6 +51,7 @@ class FakeSubject final : public Subject {
     executor_ = std::make_unique<FakeExecutor>(limits);
     executor_->greedy_steps = below(3) != 0;
     executor_->runs_beside = below(2) != 0;
+    if (limits.state_drafts == 0) executor_->in_flight_limit = 2 + limits.pages % 3 * 3;  // runs of 1, 4 or 7 steps
   }
   engine::Executor& executor() override { return *executor_; }
   std::vector<float> logits_of(std::span<const int32_t> history) override { return FakeExecutor::logits_of(history); }

@@ -18,6 +18,7 @@ class ExecutorProxy : public engine::Executor {
   bool has_sampled_steps() const override { return inner_.has_sampled_steps(); }
   int64_t edit_words() const override { return inner_.edit_words(); }
   bool overlaps() const override { return inner_.overlaps(); }
+  int64_t max_in_flight() const override { return inner_.max_in_flight(); }
   int64_t max_verify_rows() const override { return inner_.max_verify_rows(); }
   std::string verify_refusal() const override { return inner_.verify_refusal(); }
   int64_t max_drafts() const override { return inner_.max_drafts(); }

@@ -69,6 +69,7 @@ class FakeExecutor final : public engine::Executor {
   }
   bool has_greedy_steps() const override { return greedy_steps; }
   bool overlaps() const override { return runs_beside; }
+  int64_t max_in_flight() const override { return in_flight_limit; }
   int64_t max_verify_rows() const override { return limits_.rows; }
   int64_t max_drafts() const override { return has_states() ? limits_.state_drafts : INT64_MAX; }
   bool has_states() const override { return states_.slots() > 0; }
@@ -76,16 +77,16 @@ class FakeExecutor final : public engine::Executor {
   engine::RowsCost rows_cost(int64_t rows, int64_t) const override { return {true, cost ? cost(rows) : std::nullopt}; }
 
   Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
-    if (flights_.size() >= 2) return error(Code::Internal, "two steps are in flight");
+    if (in_flight() >= in_flight_limit) return error(Code::Internal, "{} steps are in flight", in_flight_limit);
     RETURN_IF_ERROR(launch(items, output));
     most_in_flight = std::max(most_in_flight, static_cast<int64_t>(flights_.size()));
-    if (!runs_beside) compute(flights_.back());
+    if (!runs_beside) compute(flights_.size() - 1);
     return flights_.back().ticket;
   }
   Result<engine::StepResult> wait(engine::Ticket ticket) override {
     if (flights_.empty() || flights_.front().ticket != ticket)
       return error(Code::Internal, "step {} is not the next in flight", ticket);
-    compute(flights_.front());
+    compute(0);
     done_ = std::move(flights_.front());
     flights_.pop_front();
     RETURN_IF_ERROR(done_.status);
@@ -99,6 +100,7 @@ class FakeExecutor final : public engine::Executor {
 
   bool greedy_steps = true;
   bool runs_beside = false;  // as a device of its own: a step computes when it is waited for
+  int64_t in_flight_limit = 2;
   std::function<void()> during_step;
   std::function<std::optional<double>(int64_t rows)> cost;  // of steps of single tokens; null: unknown
   int64_t verify_steps = 0;                                 // of one sequence each
@@ -195,17 +197,18 @@ class FakeExecutor final : public engine::Executor {
   }
 
   void compute_all() {
-    for (Flight& f : flights_) compute(f);
+    for (size_t i = 0; i < flights_.size(); ++i) compute(i);
   }
 
-  void compute(Flight& f) {
+  void compute(size_t index) {
+    Flight& f = flights_[index];
     if (std::exchange(f.computed, true)) return;
     if (during_step) during_step();
     if (fail_at && f.number == *fail_at) {
       f.status = error(fail_code, "the device has failed");
       return;
     }
-    const Flight& before = &f == &flights_.front() ? done_ : flights_.front();
+    const Flight& before = index == 0 ? done_ : flights_[index - 1];
     for (Part& p : f.parts) {
       if (p.fed >= 0) p.tokens.back() = before.status.is_ok() ? before.next[static_cast<size_t>(p.fed)] : 0;
       for (size_t i = 0; i < p.tokens.size(); ++i)

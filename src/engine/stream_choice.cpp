@@ -1,0 +1,69 @@
+#include "engine/stream_choice.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/step_stage.h"
+
+namespace reprise::engine {
+namespace {
+
+// The shortest of a few; the first one warms up.
+Result<double> replay_us(CompiledModel& model, int64_t size, const LiveSizes& live, Stream& stream) {
+  const Device& device = model.device();
+  const int runs = device.clock_us() ? 1 : 5;  // a model of time says the same each time
+  double best = std::numeric_limits<double>::max();
+  for (int i = 0; i <= runs; ++i) {
+    const double begin = now_us(device);
+    RETURN_IF_ERROR(model.replay(size, live, stream, head_of(StepOutput::Logits)));
+    RETURN_IF_ERROR(stream.synchronize());
+    if (i > 0) best = std::min(best, now_us(device) - begin);
+  }
+  return best;
+}
+
+// Tokens that differ, for as long as this lives.
+class SomeTokens {
+ public:
+  SomeTokens(const Staging& staging, int64_t count, int64_t vocab) {
+    const auto view = staging.input(models::kTokensInput, staging.selected());
+    if (!view.is_ok() || vocab < 1) return;
+    tokens_ = models::ints(*view);
+    tokens_ = tokens_.first(std::min(tokens_.size(), static_cast<size_t>(count)));
+    int64_t token = 0;
+    for (int32_t& t : tokens_) t = static_cast<int32_t>((token += 7919) % vocab);
+  }
+  SomeTokens(const SomeTokens&) = delete;
+  SomeTokens& operator=(const SomeTokens&) = delete;
+  ~SomeTokens() { std::fill(tokens_.begin(), tokens_.end(), 0); }
+
+ private:
+  std::span<int32_t> tokens_;
+};
+
+}  // namespace
+
+Status capture_as_measured(CompiledModel& model, int64_t size, const LiveSizes& live, Stream& stream, Staging& staging,
+                           int64_t vocab) {
+  const CompiledModel::StreamTimes* known = model.stream_times_of(size);
+  if (!model.has_streams() || (known && known->size < 2 * size)) return model.capture(size, live);
+  const SomeTokens tokens(staging, live.value[models::kTokens], vocab);
+  CompiledModel::StreamTimes times{.size = size};
+  const auto measure = [&](bool several) -> Result<double> {
+    times.several = several;
+    model.set_stream_times(times);
+    RETURN_IF_ERROR(model.capture(size, live));
+    return replay_us(model, size, live, stream);
+  };
+  ASSIGN_OR_RETURN(times.several_us, measure(true));
+  ASSIGN_OR_RETURN(times.one_us, measure(false));
+  if (times.several_us > (1 - kStreamsGain) * times.one_us) {
+    model.set_stream_times(times);
+    return Status::ok();
+  }
+  times.several = true;
+  model.set_stream_times(times);
+  return model.capture(size, live);
+}
+
+}  // namespace reprise::engine

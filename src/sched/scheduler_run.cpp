@@ -1,0 +1,86 @@
+// Runs of decode steps: what is submitted behind a step with the same rows, before anybody waits for its tokens.
+#include <algorithm>
+
+#include "sched/scheduler.h"
+
+namespace reprise::sched {
+
+// Of one run. Where batches overlap, one step more is in flight: that of the run before.
+int64_t Scheduler::most_decode_steps() const {
+  return executor_.overlaps() && !speculation_ ? executor_.max_in_flight() - 1 : 1;
+}
+
+bool Scheduler::somebody_waits() const {
+  if (!waiting_.empty()) return true;
+  std::lock_guard lock(mutex_);
+  return stopped_ || !mail_.empty();
+}
+
+// Whether the last step that was submitted may be followed by one that is not formed anew.
+RunStop Scheduler::stop_of_run() const {
+  const Submitted& last = flights_.back();
+  if (last.batch.prefill_tokens > 0) return RunStop::Prompt;
+  // A prompt that found no room in this step gets some in the next one.
+  for (const LivePtr& r : running_)
+    if (r->sequence.uncached() > 0) return RunStop::Prompt;
+  switch (stop_of_tokens(last)) {
+    case OverlapStop::HostDraw: return RunStop::HostDraw;
+    case OverlapStop::Grammar: return RunStop::Grammar;
+    case OverlapStop::Penalties: return RunStop::Penalties;
+    default: return RunStop::None;
+  }
+}
+
+// A page for the token behind its last one, without preempting anybody.
+bool Scheduler::hold_next_token(LiveRequest& r) {
+  auto& pages = r.sequence.pages();
+  if (kv::pages_for(r.sequence.size() + 1) <= static_cast<int64_t>(pages.size())) return true;
+  kv::KvPool& pool = executor_.kv_pool();
+  if (pool.free_pages() == 0 && cache_.evict(1) == 0) return false;
+  auto page = pool.allocate(1);
+  if (!page.is_ok()) return false;
+  pages.push_back(page->front());
+  return true;
+}
+
+// One step more, of the rows of the last one but for those that get their last token there.
+RunStop Scheduler::submit_behind() {
+  if (somebody_waits()) return RunStop::Waiting;
+  const auto begin = Clock::now();
+  Batch batch;
+  for (LiveRequest* r : flights_.back().batch.owners) {
+    if (r->result.finish != FinishReason::None || !r->goes_on()) continue;
+    if (!hold_next_token(*r)) return RunStop::Pages;
+    batch.items.push_back({&r->sequence, 1, 1});
+    batch.owners.push_back(r);
+    batch.answers.push_back(1);
+    ++batch.decode_tokens;
+  }
+  if (batch.items.empty()) return RunStop::Ended;
+  const std::vector<LiveRequest*> owners = batch.owners;
+  for (LiveRequest* r : owners) r->sequence.append_pending();
+  if (submit(std::move(batch), begin)) return RunStop::None;
+  for (LiveRequest* r : owners)
+    if (r->sequence.pending()) r->sequence.drop_pending();
+  return RunStop::Failed;
+}
+
+// Behind a step that was just submitted. Nothing is done for them on the host until all are in the executor's queue.
+void Scheduler::submit_run() {
+  const auto most = static_cast<uint64_t>(most_decode_steps());
+  if (most <= 1 || flights_.empty()) return;
+  RunStop stop = stop_of_run();
+  uint64_t steps = 1;
+  while (stop == RunStop::None && steps < most) {
+    stop = submit_behind();
+    steps += stop == RunStop::None;
+  }
+  std::lock_guard lock(mutex_);
+  if (steps > 1) {
+    ++stats_.decode_runs;
+    stats_.decode_run_steps += steps;
+  }
+  if (stop != RunStop::None) ++stats_.run_stops[static_cast<size_t>(stop)];
+}
+
+}  // namespace reprise::sched

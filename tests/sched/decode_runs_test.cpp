@@ -1,0 +1,311 @@
+// Runs of decode steps: several steps are submitted at once and take their tokens from each other on the device. What
+// is answered is what steps one by one answer, also where answers end early, are cancelled, or find no pages. On the
+// fake executor, on a device that does all work as late as it may, and on Ascend's simulator, whose clock shows what is
+// gained.
+#include <gtest/gtest.h>
+
+#include "sched/scheduler_fixture.h"
+#include "support/computing_platforms.h"
+#include "support/executor_proxy.h"
+#include "support/tiny_models.h"
+
+namespace reprise::sched::decode_runs_test {
+namespace {
+
+using engine::Engine;
+using testing_support::ComputingPlatform;
+
+struct DecodeRuns : SchedulerTest {
+  void make_runs(int64_t steps, FakeExecutor::Limits limits, SchedulerOptions options = {}) {
+    make(limits, options);
+    executor->runs_beside = true;
+    executor->in_flight_limit = 1 + steps;
+  }
+  uint64_t stops(RunStop why) const { return scheduler->stats().run_stops[static_cast<size_t>(why)]; }
+};
+
+TEST_F(DecodeRuns, TokensAreThoseOfStepsOneByOne) {
+  for (const bool overlap : {true, false}) {
+    make_runs(4, {4, 64, 40, 1000}, {.overlap = overlap});
+    auto a = add(forever(count_up(5), 19));
+    auto b = add(forever(count_up(50, 3), 30));
+    auto c = add(forever(count_up(120, 4), 23));  // over the border of a page, in the middle of a run
+    run_out();
+    EXPECT_EQ(executor->most_in_flight, overlap ? 5 : 4);
+    EXPECT_EQ(a->tokens, expected(count_up(5), 19, true));
+    EXPECT_EQ(b->tokens, expected(count_up(50, 3), 30, true));
+    EXPECT_EQ(c->tokens, expected(count_up(120, 4), 23, true));
+    const SchedulerStats s = scheduler->stats();
+    EXPECT_EQ(s.decode_steps, 4);
+    EXPECT_GT(s.decode_runs, 5u);
+    EXPECT_GT(s.decode_run_steps, 3 * s.decode_runs);
+    EXPECT_EQ(s.rows_for_nothing, 0u) << "an end by length is known in advance";
+    EXPECT_GT(stops(RunStop::Prompt) + stops(RunStop::Ended), 0u);
+  }
+}
+
+// Whether a token ends the answer is known at the end of its run; what was computed behind it is nobody's.
+TEST_F(DecodeRuns, AnAnswerThatEndsByItselfCostsTheRestOfItsRunAndLeavesNoTrace) {
+  uint64_t for_nothing = 0;
+  for (const bool by_sink : {true, false}) {
+    make_runs(8, {4, 64, 8, 1000});
+    Tokens prompt = count_up(122);  // the rest of its run begins a page
+    Tokens alone = expected(prompt, 40, by_sink);
+    for (int32_t start = 0; !by_sink && (alone.size() >= 40 || alone.size() < 3); ++start)
+      alone = expected(prompt = count_up(122, start), 40, false);
+    Asked asked = by_sink ? forever(prompt, 40) : ask(prompt, 40);
+    asked.answer->stop_after = by_sink ? 4 : -1;
+    auto a = add(std::move(asked));
+    auto b = add(forever(count_up(9, 2), 50));
+    run_out();
+    const size_t n = by_sink ? 4 : alone.size();
+    EXPECT_EQ(a->tokens, Tokens(alone.begin(), alone.begin() + static_cast<ptrdiff_t>(n)));
+    EXPECT_EQ(a->result->finish, FinishReason::Stop);
+    EXPECT_EQ(a->result->completion_tokens, static_cast<int64_t>(n));
+    EXPECT_EQ(b->tokens, expected(count_up(9, 2), 50, true));
+    for_nothing += scheduler->stats().rows_for_nothing;
+    EXPECT_LT(scheduler->stats().rows_for_nothing, 9u);
+    // What it left in the cache is right: whoever continues it gets the same tokens.
+    Tokens longer = prompt;
+    longer.insert(longer.end(), a->tokens.begin(), a->tokens.end());
+    longer.push_back(3);
+    auto next = add(forever(longer, 5));
+    run_out();
+    EXPECT_EQ(next->tokens, expected(longer, 5, true));
+    scheduler->flush_cache();
+    EXPECT_EQ(executor->kv_pool().free_pages(), 8);
+  }
+  EXPECT_GT(for_nothing, 2u);
+}
+
+TEST_F(DecodeRuns, WhoeverWaitsEndsThem) {
+  make_runs(8, {2, 64, 40, 1000});
+  auto a = add(forever(count_up(5), 60));
+  auto b = add(forever(count_up(9, 2), 30));
+  const RequestId second = last_id;
+  for (int i = 0; i < 3; ++i) step();
+  auto c = add(forever(count_up(7, 1), 20));  // no row is free for it
+  step();
+  const uint64_t steps = scheduler->stats().decode_run_steps;
+  step();
+  EXPECT_EQ(scheduler->stats().decode_run_steps, steps);
+  EXPECT_GT(stops(RunStop::Waiting), 0u);
+  scheduler->cancel(second);
+  run_out();
+  EXPECT_EQ(b->result->finish, FinishReason::Cancelled);
+  EXPECT_EQ(a->tokens, expected(count_up(5), 60, true));
+  EXPECT_EQ(c->tokens, expected(count_up(7, 1), 20, true));
+  EXPECT_GT(scheduler->stats().decode_run_steps, steps) << "nobody waits any more";
+}
+
+TEST_F(DecodeRuns, PagesThatDoNotSufficeEndThemAndNobodyIsPreemptedForARun) {
+  make_runs(8, {4, 64, 4, 1000}, {.prefix_cache = false});
+  auto a = add(forever(count_up(120), 140));
+  auto b = add(forever(count_up(122, 2), 160));
+  run_out();
+  EXPECT_EQ(a->tokens, expected(count_up(120), 140, true));
+  EXPECT_EQ(b->tokens, expected(count_up(122, 2), 160, true));
+  EXPECT_GT(stops(RunStop::Pages), 0u);
+  EXPECT_GT(scheduler->stats().preemptions, 0u);
+}
+
+TEST_F(DecodeRuns, StepsWhoseTokensTheHostMustSeeAreOneByOne) {
+  make_runs(4, {4, 64, 40, 1000});
+  Asked drawn = forever(count_up(5), 9);
+  drawn.request.sampling.temperature = 0.8;
+  drawn.request.sampling.seed = 7;
+  auto a = add(std::move(drawn));
+  run_out();
+  EXPECT_EQ(executor->most_in_flight, 1);
+  make({4, 64, 40, 1000});
+  Asked again = forever(count_up(5), 9);
+  again.request.sampling.temperature = 0.8;
+  again.request.sampling.seed = 7;
+  auto b = add(std::move(again));
+  run_out();
+  EXPECT_EQ(a->tokens, b->tokens);
+}
+
+TEST_F(DecodeRuns, AFailedStepEndsItsRequestsAloneAndALostDeviceAll) {
+  for (const Code code : {Code::Device, Code::DeviceLost}) {
+    make_runs(4, {4, 64, 20, 1000});
+    executor->fail_at = 6;
+    executor->fail_code = code;
+    auto a = add(forever(count_up(10), 40));
+    for (int i = 0; i < 4 && !a->result; ++i) step();
+    ASSERT_TRUE(a->result.has_value());
+    EXPECT_EQ(a->result->status.code(), code);
+    EXPECT_EQ(a->times_finished, 1);
+    if (code == Code::DeviceLost) continue;
+    auto b = add(forever(count_up(30, 3), 20));
+    run_out();
+    EXPECT_EQ(b->tokens, expected(count_up(30, 3), 20, true));
+  }
+}
+
+struct Mode {
+  engine::GraphPolicy policy;
+  GraphMode decode;
+};
+
+// Adds up what the device waited for between steps.
+class Gaps final : public testing_support::ExecutorProxy {
+ public:
+  using ExecutorProxy::ExecutorProxy;
+  Result<engine::StepResult> wait(engine::Ticket ticket) override {
+    auto result = ExecutorProxy::wait(ticket);
+    if (result && result->gap_us) us += *result->gap_us, ++steps;
+    return result;
+  }
+  double us = 0, steps = 0;
+};
+
+class DecodeRunsOnDevice : public testing::TestWithParam<ComputingPlatform> {
+ protected:
+  Result<std::unique_ptr<Engine>> open(const Mode& mode, int64_t steps) {
+    engine::EngineOptions o;
+    o.model_path = testing_support::tiny_model_path("qwen3_tied");
+    o.dtype = testing_support::dtype_of(GetParam());
+    o.context_length = 256;
+    o.max_running_requests = 4;
+    o.chunked_prefill_size = 64;
+    o.max_total_tokens = 10 * 128;
+    o.graph.decode_sizes = {2, 4};
+    o.graph.prefill_sizes = {32, 64};
+    o.graph.policy = mode.policy;
+    o.graph.decode = mode.decode;
+    o.graph.choose_by_cost = false;
+    o.steps_ahead = steps;
+    ASSIGN_OR_RETURN(Platform p, testing_support::make_computing_platform(GetParam(), taken_));
+    return Engine::create(o, std::move(p));
+  }
+
+  struct Outcome {
+    std::vector<Tokens> tokens;
+    std::vector<std::vector<SampledToken>> sampled;
+    SchedulerStats stats;
+  };
+  // That the device waits between decode steps, on average.
+  double gap_us(Engine& e, bool overlap) {
+    Gaps executor(e);
+    Scheduler scheduler(executor, {.prefix_cache = false, .overlap = overlap});
+    std::vector<std::shared_ptr<Answer>> answers;
+    for (int32_t i = 0; i < 2; ++i) {
+      Asked a = forever(count_up(5, i), 42);
+      answers.push_back(a.answer);
+      EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+    }
+    while (answers[0]->tokens.size() < 2) scheduler.step();
+    executor.us = 0, executor.steps = 0;
+    while (!scheduler.idle()) scheduler.step();
+    return executor.us / executor.steps;
+  }
+
+  // Answers of several lengths, ended by their sinks, drawn and with log-probabilities; one is cancelled.
+  Outcome serve(Engine& e, bool overlap) {
+    Scheduler scheduler(e, {.prefix_cache = false, .overlap = overlap});
+    std::vector<std::shared_ptr<Answer>> answers;
+    RequestId cancelled = 0;
+    for (int64_t i = 0; i < 5; ++i) {
+      Asked a = forever(count_up(3 + i * 29 % 60, static_cast<int32_t>(i)), 18 + 3 * i);
+      if (i == 1) a.answer->stop_after = 7;
+      if (i == 2) {
+        a.request.sampling.temperature = 0.7;
+        a.request.sampling.seed = 11;
+        a.request.sampling.logprobs = 2;
+      }
+      answers.push_back(a.answer);
+      auto id = scheduler.add(std::move(a.request));
+      EXPECT_TRUE(id.is_ok());
+      if (i == 3) cancelled = *id;
+    }
+    while (!scheduler.idle()) {
+      scheduler.step();
+      const Status whole = scheduler.check_integrity();
+      EXPECT_TRUE(whole.is_ok()) << whole.message();
+      if (answers[3]->tokens.size() > 8) scheduler.cancel(cancelled);
+    }
+    Outcome out;
+    out.stats = scheduler.stats();
+    for (size_t i = 0; i < answers.size(); ++i) {
+      // Where it was cancelled is a matter of when.
+      if (i == 3) answers[i]->tokens.resize(8), answers[i]->sampled.resize(8);
+      out.tokens.push_back(answers[i]->tokens);
+      out.sampled.push_back(answers[i]->sampled);
+    }
+    return out;
+  }
+
+  testing_support::Taken taken_;
+};
+
+TEST_P(DecodeRunsOnDevice, AnswersAreThoseOfStepsOneByOne) {
+  const bool beside = GetParam() != ComputingPlatform::Cpu;
+  std::vector<Tokens> first;
+  for (const Mode mode :
+       {Mode{engine::GraphPolicy::Off, GraphMode::Eager}, Mode{engine::GraphPolicy::Auto, GraphMode::Whole},
+        Mode{engine::GraphPolicy::Auto, GraphMode::Piecewise}}) {
+    SCOPED_TRACE(graph_mode_name(mode.decode));
+    auto e = open(mode, 4);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    auto one = open(mode, 1);
+    ASSERT_TRUE(one.is_ok()) << one.status().message();
+    for (const bool overlap : {true, false}) {
+      const Outcome expected = serve(**one, overlap), got = serve(**e, overlap);
+      EXPECT_EQ(got.tokens, expected.tokens);
+      if (first.empty()) first = got.tokens;
+      EXPECT_EQ(got.tokens, first);
+      for (size_t i = 0; i < got.sampled.size(); ++i)
+        for (size_t k = 0; k < got.sampled[i].size(); ++k)
+          EXPECT_EQ(got.sampled[i][k].logprob, expected.sampled[i][k].logprob) << i << " " << k;
+      EXPECT_EQ(expected.stats.decode_runs, 0u);
+      EXPECT_EQ(got.stats.decode_steps, beside ? 4 : 1);
+      if (!beside) {
+        EXPECT_EQ(got.stats.decode_runs, 0u);
+        continue;
+      }
+      EXPECT_GT(got.stats.decode_run_steps, 2 * got.stats.decode_runs);
+      EXPECT_GT(got.stats.decode_runs, 1u);
+      if (GetParam() != ComputingPlatform::Ascend) continue;
+      const double single = gap_us(**one, overlap), run = gap_us(**e, overlap);
+      // Overlap hides what the host does behind a step that is long enough, and an eager one is as long as its
+      // launches.
+      if (overlap || mode.decode == GraphMode::Eager)
+        EXPECT_LT(run, single + 2);
+      else
+        EXPECT_LT(run, 0.4 * single);
+    }
+  }
+}
+
+class DecodeRunsOnFailingDevice : public DecodeRunsOnDevice {};
+
+// The steps behind it in its run have read what it left. All are computed again, and nothing shows but the size that is
+// taken out of service.
+TEST_P(DecodeRunsOnFailingDevice, AFailedReplayIsComputedAgainAndSoIsTheRestOfItsRun) {
+  const Mode whole{engine::GraphPolicy::Auto, GraphMode::Whole};
+  auto good = open(whole, 4);
+  ASSERT_TRUE(good.is_ok()) << good.status().message();
+  const int64_t opened = taken_.ran;
+  const Outcome expected = serve(**good, true);
+  const int64_t all = taken_.ran - opened;
+  size_t recovered = 0;
+  for (int64_t at = all / 4; at < all; at += all / 7) {
+    SCOPED_TRACE(at);
+    auto e = open(whole, 4);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    taken_.fail_at = taken_.ran + at;
+    const Outcome got = serve(**e, true);
+    EXPECT_EQ(got.tokens, expected.tokens);
+    recovered += (*e)->runner("decode")->quarantined().size() + (*e)->runner("prefill")->quarantined().size();
+  }
+  EXPECT_GT(recovered, 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(, DecodeRunsOnFailingDevice, testing::Values(ComputingPlatform::Remote),
+                         testing_support::computing_platform_name);
+INSTANTIATE_TEST_SUITE_P(, DecodeRunsOnDevice, testing_support::kComputingPlatforms,
+                         testing_support::computing_platform_name);
+
+}  // namespace
+}  // namespace reprise::sched::decode_runs_test
