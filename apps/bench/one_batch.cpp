@@ -49,22 +49,27 @@ class Batch {
     }
     return Status::ok();
   }
-  // `steps` times one token of each sequence. Where the engine overlaps steps, the next one is submitted before the
-  // current one is waited for, as the scheduler does.
+  // `steps` times one token of each sequence. Where the engine overlaps steps, as many as it takes are submitted before
+  // the first of them is waited for.
   struct Decoded {
     std::vector<double> step_s, gap_us;
   };
   Status decode(int64_t steps, Decoded& out) {
     const int64_t most = engine_.overlaps() ? engine_.max_in_flight() : 1;
-    std::vector<engine::Ticket> flights;
+    struct InFlight {
+      engine::Ticket ticket;
+      int64_t end;  // the place of its token in each sequence: all are of one length
+    };
+    std::vector<InFlight> flights;
     double begin = now_us(engine_.device());
     for (int64_t submitted = 0, done = 0; done < steps;) {
       while (submitted < steps && static_cast<int64_t>(flights.size()) < most) {
         ASSIGN_OR_RETURN(const engine::Ticket ticket, submit(!flights.empty()));
-        flights.push_back(ticket);
+        flights.push_back({ticket, sequences_.front()->size()});
         ++submitted;
       }
-      ASSIGN_OR_RETURN(const engine::StepResult result, engine_.wait(flights.front()));
+      ASSIGN_OR_RETURN(const engine::StepResult result, engine_.wait(flights.front().ticket));
+      const int64_t end = flights.front().end;
       flights.erase(flights.begin());
       ++done;
       const double now = now_us(engine_.device());
@@ -72,7 +77,10 @@ class Batch {
       begin = now;
       if (result.gap_us) out.gap_us.push_back(*result.gap_us);
       for (size_t i = 0; i < sequences_.size(); ++i)
-        if (sequences_[i]->uncached() == 0) sequences_[i]->append(result.tokens[i]);
+        if (sequences_[i]->size() == end)
+          sequences_[i]->append(result.tokens[i]);
+        else
+          sequences_[i]->resolve(end, result.tokens[i]);
     }
     return Status::ok();
   }

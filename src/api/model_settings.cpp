@@ -103,7 +103,8 @@ std::string one_decode_step(const ModelSettings& f, engine::Engine& e) {
   if (e.has_states()) return "the model keeps states, which have room for two steps in flight";
   if (const auto drafts = f.speculation.options(); drafts.is_ok() && drafts->algorithm != spec::Algorithm::None)
     return "what is drafted depends on the tokens before (`speculative_algorithm`)";
-  if (!e.overlaps()) return "steps over ranks, and steps whose replays are checked, are waited for";
+  if (!e.overlaps())
+    return "steps over ranks, steps whose replays are checked and steps that count experts are waited for";
   return {};
 }
 
@@ -180,6 +181,7 @@ Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, Devic
   // than the drafts of a round have.
   options.graph.verify = {drafting.draft_tokens, true, engine::VerifyRows::kSequences};
   options.captures_later = true;
+  options.steps_ahead = 1;  // rounds of drafts are its steps
   auto opened = engine::Engine::create(options, std::move(platform));
   return opened ? std::move(opened) : opened.status().at(fmt::format("draft model {}", f.model_path));
 }
@@ -414,7 +416,10 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   ASSIGN_OR_RETURN(std::string draft_path, chosen.speculation.draft_model());
   ASSIGN_OR_RETURN(const spec::SpecOptions drafting, chosen.speculation.options());
   if (drafting.algorithm == spec::Algorithm::Prediction) draft_path = chosen.model_path;
-  if (drafting.algorithm != spec::Algorithm::None) options.most_drafts = drafting.draft_tokens - 1;
+  if (drafting.algorithm != spec::Algorithm::None) {
+    options.most_drafts = drafting.draft_tokens - 1;
+    options.steps_ahead = 1;
+  }
   const ModelSettings of_draft = draft_settings(chosen, draft_path);
   std::unique_ptr<engine::Engine> draft;
   if (drafting.algorithm != spec::Algorithm::None)

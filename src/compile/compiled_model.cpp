@@ -237,6 +237,7 @@ const CompiledModel::Capture* CompiledModel::find(int64_t size) const {
 
 void CompiledModel::drop_capture(int64_t size) {
   std::erase_if(captures_, [&](const Capture& c) { return c.size == size; });
+  std::erase_if(stream_times_, [&](const StreamTimes& t) { return t.size == size; });
 }
 
 void CompiledModel::set_stream_times(const StreamTimes& times) {
@@ -282,7 +283,7 @@ Status CompiledModel::record(const Piece& piece, const LiveSizes& live, bool one
 
 Status CompiledModel::capture(int64_t size, const LiveSizes& live) {
   RETURN_IF_ERROR(check(live));
-  drop_capture(size);
+  std::erase_if(captures_, [&](const Capture& c) { return c.size == size; });
   ASSIGN_OR_RETURN(auto stream, device_->make_stream());
   stream->set_live_sizes(live);
   Capture c;

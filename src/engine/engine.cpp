@@ -58,6 +58,7 @@ Status Engine::check_options() const {
   };
   RETURN_IF_ERROR(range("`max_running_requests`", options_.max_running_requests, 1, 4096));
   RETURN_IF_ERROR(range("`chunked_prefill_size`", options_.chunked_prefill_size, 1, 65536));
+  RETURN_IF_ERROR(range("`decode_steps`", options_.steps_ahead, 1, 64));
   RETURN_IF_ERROR(range("`context_length`", options_.context_length, 0, int64_t{1} << 24));
   RETURN_IF_ERROR(range("`max_loras`", options_.max_loras, 0, 1024));
   RETURN_IF_ERROR(range("`max_lora_rank`", options_.max_lora_rank, 1, checkpoint::LoraConfig::kMostRank));
@@ -582,7 +583,10 @@ Status Engine::compile(std::unique_ptr<ProgramBuilder> made) {
   MemoryPool& memory = platform_.device->pool();
   if (options_.graph.warmups < 0) options_.graph.warmups = usual_warmups();
   faults_ = FaultInjector(options_.graph.faults, options_.member ? options_.member->world().rank : 0);
-  if (!platform_.device->info().asynchronous) options_.steps_ahead = 1;
+  // Slots for runs of steps where there can be any.
+  if (!platform_.device->info().asynchronous || step_.has_states() || options_.member ||
+      options_.graph.verify_replay > 0)
+    options_.steps_ahead = 1;
   flights_ = std::vector<Flight>(static_cast<size_t>(1 + options_.steps_ahead));
   marks_ = std::vector<StepMarks>(flights_.size() + 2);
   builder.declare_inputs(staging_, caches());

@@ -138,6 +138,7 @@ Status Engine::compute_images(std::span<const StepItem> items) {
 
 Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output) {
   const auto begin = Clock::now();
+  if (uncaptured_) return error(Code::Internal, "graphs of a draft model are captured by set_draft()");
   const auto drafts = [](const StepItem& i) { return !i.drafts.empty(); };
   if (std::any_of(items.begin(), items.end(), drafts)) {
     if (max_verify_rows() == 0) return error(Code::Internal, "a step with drafts: {}", verify_refusal());

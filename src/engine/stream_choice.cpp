@@ -49,11 +49,14 @@ Status capture_as_measured(CompiledModel& model, int64_t size, const LiveSizes& 
   if (!model.has_streams() || (known && known->size < 2 * size)) return model.capture(size, live);
   const SomeTokens tokens(staging, live.value[models::kTokens], vocab);
   CompiledModel::StreamTimes times{.size = size};
+  // What was not measured to its end is no measurement for smaller sizes.
   const auto measure = [&](bool several) -> Result<double> {
     times.several = several;
     model.set_stream_times(times);
-    RETURN_IF_ERROR(model.capture(size, live));
-    return replay_us(model, size, live, stream);
+    Result<double> us = model.capture(size, live);
+    if (us.status().is_ok()) us = replay_us(model, size, live, stream);
+    if (!us.is_ok()) model.drop_capture(size);
+    return us;
   };
   ASSIGN_OR_RETURN(times.several_us, measure(true));
   ASSIGN_OR_RETURN(times.one_us, measure(false));

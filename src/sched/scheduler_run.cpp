@@ -60,8 +60,10 @@ RunStop Scheduler::submit_behind() {
   const std::vector<LiveRequest*> owners = batch.owners;
   for (LiveRequest* r : owners) r->sequence.append_pending();
   if (submit(std::move(batch), begin)) return RunStop::None;
-  for (LiveRequest* r : owners)
-    if (r->sequence.pending()) r->sequence.drop_pending();
+  // Where the device is lost, the requests have gone with it.
+  if (!flights_.empty())
+    for (LiveRequest* r : owners)
+      if (r->sequence.pending()) r->sequence.drop_pending();
   return RunStop::Failed;
 }
 
@@ -69,10 +71,11 @@ RunStop Scheduler::submit_behind() {
 void Scheduler::submit_run() {
   const auto most = static_cast<uint64_t>(most_decode_steps());
   if (most <= 1 || flights_.empty()) return;
-  RunStop stop = stop_of_run();
+  RunStop stop = RunStop::None;
   uint64_t steps = 1;
   while (stop == RunStop::None && steps < most) {
-    stop = submit_behind();
+    stop = stop_of_run();
+    if (stop == RunStop::None) stop = submit_behind();
     steps += stop == RunStop::None;
   }
   std::lock_guard lock(mutex_);

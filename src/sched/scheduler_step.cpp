@@ -96,6 +96,8 @@ void Scheduler::submit_ahead(SpecOff no_drafts) {
   const bool decodes = batch.decode_tokens > 0;
   if (batch.prefill_tokens > 0) no_drafts = SpecOff::PromptInStep;
   if (!batch.items.empty() && !submit(std::move(batch), begin)) {
+    // Where the device is lost, the requests have gone with it.
+    if (flights_.empty()) return;
     for (LiveRequest* r : to_come)
       if (r->sequence.pending()) r->sequence.drop_pending();
   } else if (decodes) {
@@ -164,7 +166,7 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
   s.rested = rested_;
   for (size_t i = 0; observer_ && i < batch.items.size(); ++i) {
     const LiveRequest& r = *batch.owners[i];
-    s.parts.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens > 0});
+    s.parts.push_back({r.id, batch.items[i].count, r.decodes() && r.result.completion_tokens + r.ahead() > 0});
   }
   const Draws draws = plan_output(batch, s);
   s.forming_s = seconds_of(Clock::now() - begin);

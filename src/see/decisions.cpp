@@ -117,11 +117,10 @@ std::vector<Decision> decisions(engine::Engine& e) {
     add_phase(rows, e, engine::kPhases[phase]);
   }
   const std::string mode = rows[last].mode;
-  if (const int64_t steps = e.options().steps_ahead; steps > 1 && e.overlaps())
+  if (e.overlaps() && e.max_in_flight() > 2)
     rows.push_back({fmt::format("decode, {} steps at once", e.max_in_flight() - 1), rows.front().mode,
-                    e.has_states() ? "states have room for two steps in flight"
-                                   : "each takes its tokens from the one before on the device; one step where somebody "
-                                     "waits, a prompt is read or the host must see a token"});
+                    "each takes its tokens from the one before on the device; one step where somebody waits, a prompt "
+                    "is read or the host must see a token"});
   rows.push_back({"prefill and decode in one step", mode, "runs as prefill of all its tokens"});
   rows.push_back({"prompt log-probabilities", mode,
                   fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});

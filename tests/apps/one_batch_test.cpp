@@ -5,6 +5,7 @@
 #include "backends/null/null_device.h"
 #include "ops/core.h"
 #include "run_binary.h"
+#include "support/computing_platforms.h"
 
 namespace reprise::apps::one_batch_test {
 
@@ -74,6 +75,34 @@ TEST(OneBatch, ModelledTimeIsTheDevicesOwn) {
   const auto seen = decode.costs().known(engine::StepKind::Replay, 2);
   ASSERT_TRUE(seen.has_value());
   EXPECT_NEAR(*seen, of(decode), 1e-6);
+}
+
+// More steps than are in flight: each finds its token in its place.
+TEST(OneBatch, StepsBesideEachOtherGoOn) {
+  using testing_support::ComputingPlatform;
+  for (const int64_t ahead : {1, 4}) {
+    testing_support::Taken taken;
+    auto platform = testing_support::make_computing_platform(ComputingPlatform::Remote, taken);
+    ASSERT_TRUE(platform.is_ok()) << platform.status().message();
+    engine::EngineOptions o;
+    o.model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/models/llama_mha_untied";
+    o.dtype = DType::F32;
+    o.context_length = 64;
+    o.max_running_requests = 2;
+    o.max_total_tokens = 512;
+    o.chunked_prefill_size = 16;
+    o.graph.warmups = 0;
+    o.steps_ahead = ahead;
+    auto e = engine::Engine::create(o, std::move(*platform));
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    ASSERT_TRUE((*e)->overlaps());
+    EXPECT_EQ((*e)->max_in_flight(), 1 + ahead);
+    Progress none("", 1, false);
+    const OneBatch plan{.input_len = 9, .output_len = 12, .repeat = 2};
+    auto row = measure_one_batch(**e, plan, 2, none);
+    ASSERT_TRUE(row.is_ok()) << row.status().message();
+    EXPECT_GT(row->decode_s, 0);
+  }
 }
 
 TEST(OneBatch, NotesOfTheClockAreLines) {
