@@ -56,11 +56,11 @@ class Batch {
   };
   Status decode(int64_t steps, Decoded& out) {
     const int64_t most = engine_.overlaps() ? engine_.max_in_flight() : 1;
-    struct InFlight {
+    struct Submitted {
       engine::Ticket ticket;
       int64_t end;  // the place of its token in each sequence: all are of one length
     };
-    std::vector<InFlight> flights;
+    std::vector<Submitted> flights;
     double begin = now_us(engine_.device());
     for (int64_t submitted = 0, done = 0; done < steps;) {
       while (submitted < steps && static_cast<int64_t>(flights.size()) < most) {

@@ -70,7 +70,7 @@ RunStop Scheduler::submit_behind() {
 // Behind a step that was just submitted. Nothing is done for them on the host until all are in the executor's queue.
 void Scheduler::submit_run() {
   const auto most = static_cast<uint64_t>(most_decode_steps());
-  if (most <= 1 || flights_.empty()) return;
+  if (most <= 1 || flights_.empty() || flights_.back().batch.decode_tokens == 0) return;
   RunStop stop = RunStop::None;
   uint64_t steps = 1;
   while (stop == RunStop::None && steps < most) {
