@@ -251,7 +251,7 @@ def show_sampled(data):
 
 
 TEXTS = {"copy": "copy of a text", "edit": "edit of code", "summary": "summary with quotes", "plain": "new text"}
-SPECULATED = {"Q4_1 file": [], "Q4_1 file, `--dtype float32`": ["--dtype", "float32"],
+SPECULATED = {"Q4_1 file, fp32": ["--dtype", "float32"], "Q4_1 file, bf16": ["--dtype", "bfloat16"],
               "W8A8": ["--dtype", "bfloat16", "--quantization", "w8a8_int8"]}
 
 

@@ -52,9 +52,8 @@ uint64_t weight_bytes(const Checkpoint& c, const checkpoint::QuantPlan& plan, DT
     const bool floats = checkpoint::readable_as_float(t.type);
     const checkpoint::LinearQuant& q = plan.of(t.name);
     if (q.scheme == checkpoint::LinearScheme::Packed) {
-      const int64_t row = t.shape.back() / block_format_info(q.block).elements * block_format_info(q.block).bytes,
-                    rows = t.elements() / t.shape.back(), stack = t.shape.size() > 2 ? t.shape.front() : 1;
-      sum += cpu::packed_bytes(q.block, stack, rows / stack, row);
+      const BlockFormatInfo& block = block_format_info(q.block);
+      sum += cpu::packed_bytes(q.block, 1, t.rows(), t.row_elements() / block.elements * block.bytes);
       continue;
     }
     sum += floats ? static_cast<uint64_t>(t.elements()) * size_of(dtype) : t.bytes;

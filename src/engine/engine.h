@@ -63,7 +63,7 @@ struct Beside {
 
 struct EngineOptions {
   std::string model_path;         // GGUF file, or folder with config.json
-  std::optional<DType> dtype;     // nullopt = auto: the checkpoint's own; for GGUF fp32 up to 250M weights, else bf16
+  std::optional<DType> dtype;     // nullopt = auto: usual_dtype() of memory_rules.h
   std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype; I8: a scale per row
   LoadFormat load_format = LoadFormat::Auto;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;  // afterwards: what the weights are

@@ -43,8 +43,9 @@ struct UsualDtype {
   std::string why = {};
 };
 // What the checkpoint says. GGUF does not say: there fp32 up to a gigabyte of weights, because rounding shows most in
-// small models and they are fast all the same; bf16 above. Weights that stay packed are not rounded, so with them small
-// models are bf16 too where the CPU's instruction set has a bf16 dot product. `checkpoint` is null for dummy weights.
+// small models and they are fast all the same; bf16 above. Weights that stay packed are not rounded, so where nine
+// tenths do, small models are bf16 too if the CPU's instruction set has a bf16 dot product. `checkpoint` is null for
+// dummy weights.
 UsualDtype usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint,
                        const checkpoint::QuantPlan& plan, const DeviceInfo& device);
 

@@ -1,6 +1,7 @@
 // `reprise pull org/name`, `--model-path org/name` and `reprise models`, against a stand-in for a hub.
 #include <gtest/gtest.h>
 
+#include "checkpoint/helpers.h"
 #include "run_binary.h"
 #include "support/hub_server.h"
 
@@ -186,6 +187,36 @@ TEST_F(ModelsByName, AreListedWithWhatIsWrong) {
   EXPECT_TRUE(says(table, "tiny/llama              279 kB    LlamaForCausalLM  f32      fits, 512 tokens\n")) << table;
   EXPECT_TRUE(says(table, "incomplete: model-00003-of-00004.safetensors is missing")) << table;
   EXPECT_TRUE(says(table, "cannot be run: ")) << table;
+}
+
+// In memory a block of Q4_K has 148 bytes for 256 numbers, 144 in the file; rows come in panels of 64.
+TEST_F(ModelsByName, PackedWeightsAreCountedAsTheyLieInMemory) {
+  checkpoint::GgufBuilder b;
+  b.str("general.architecture", "llama").u32("llama.block_count", 1).u32("llama.context_length", 256);
+  b.u32("llama.embedding_length", 256).u32("llama.feed_forward_length", 256);
+  b.u32("llama.attention.head_count", 8).u32("llama.attention.head_count_kv", 1);
+  b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  constexpr uint32_t kQ4_K = 12;
+  for (const auto& [name, rows] : std::map<std::string, uint64_t>{{"token_embd", 131},
+                                                                  {"blk.0.attn_q", 256},
+                                                                  {"blk.0.attn_k", 32},
+                                                                  {"blk.0.attn_v", 32},
+                                                                  {"blk.0.attn_output", 256},
+                                                                  {"blk.0.ffn_gate", 256},
+                                                                  {"blk.0.ffn_up", 256},
+                                                                  {"blk.0.ffn_down", 256}})
+    b.tensor(name + ".weight", {256, rows}, kQ4_K, std::string(rows * 144, '\0'));
+  for (const char* name : {"blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"})
+    b.f32_tensor(std::string(name) + ".weight", {256}, std::vector<float>(256, 1.0f));
+  server.repos["tiny/k-GGUF"].files = {{"k-Q4_K_M.gguf", b.finish()}};
+  ASSERT_EQ(run("pull tiny/k-GGUF").exit_code, 0);
+  const OrderedJson model = json_of(run("models --json"))["models"][0];
+  ASSERT_TRUE(model["problem"].is_null()) << model.dump();
+  // K and V of one head of 32; 16 bits where the processor has a bf16 dot product.
+  const int64_t number = model["kv_bytes_per_token"].get<int64_t>() / 64;
+  EXPECT_TRUE(number == 2 || number == 4) << number;
+  constexpr int64_t kRows = 192 + 5 * 256 + 2 * 64;
+  EXPECT_EQ(model["weight_bytes"], kRows * 148 + 3 * 256 * number);
 }
 
 TEST_F(ModelsByName, ModelScopeIsAnotherHub) {

@@ -252,14 +252,15 @@ TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
       }
 }
 
-// Several blocks of rows, strips and depths of a strip, the last of each a part; and shares of threads by rows.
+// Several blocks of rows, strips and depths of a strip, the last of each a part. Two threads share the rows, three the
+// columns.
 TEST_P(PackedOps, ManyRowsOfBf16HaveTheSumsByBlocks) {
   for (const BlockFormatInfo& f : kBlockFormats) {
-    const int64_t k = depth_of(f, 320);
+    const int64_t k = f.elements == 32 ? 320 : 512;
     const Packed w = random_blocks(f.format, 40, k, 31);
     const TestTensor x = random_tensor(DType::BF16, {101, k}, 32);
     const TestTensor expected = finish(sums(x, w), nullptr, DType::BF16);
-    for (int threads : {1, 3})
+    for (int threads : {1, 2, 3})
       for (int64_t way : {0, 1})
         expect_same_bits(runner.run("linear_blocks", {x, w.blocks}, format_attr(f.format),
                                     {.threads = threads, .adjust = [&](LaunchArgs& a) { a.way = way; }})[0],
@@ -358,7 +359,6 @@ TEST_P(PackedOps, RowBlocksPackAsTheWhole) {
     // A factor and a minimum of 6 bits take a byte each.
     const int64_t more = f.elements == 256 && f.factors == 2 ? 4 : 0;
     EXPECT_EQ(whole.size(), static_cast<size_t>(192 * blocks * (f.bytes + more)));
-    EXPECT_EQ(whole.size(), packed_bytes(f.format, 1, 150, blocks * f.bytes)) << "what `reprise models` counts";
     Bytes pieces(whole.size(), 0);
     const int64_t row = blocks * f.bytes;
     for (auto [first, count] : {std::pair<int64_t, int64_t>{100, 50}, {0, 1}, {1, 62}, {63, 37}})

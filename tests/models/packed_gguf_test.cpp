@@ -338,6 +338,17 @@ TEST_F(PackedGguf, AutoIsBf16WhereWeightsStayPackedAndTheSetHasADotProduct) {
     }
 }
 
+// One packed matrix does not make a file packed: the others would be rounded.
+TEST_F(PackedGguf, AutoIsFp32WhereMostWeightsAreUnpacked) {
+  const std::string path = write({.type = kIQ4_NL, .types = {{"ffn_down", kQ8_0}}});
+  for (cpu::Isa isa : cpu::supported_isas()) {
+    const auto e = open(path, {.dtype = {}, .isa = std::string(cpu::isa_name(isa))});
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    EXPECT_EQ((*e)->options().quantization, Quantization::Gguf);
+    EXPECT_EQ((*e)->options().dtype, DType::F32) << cpu::isa_name(isa);
+  }
+}
+
 // The report says what was done: Ascend has no kernels on packed weights.
 TEST_F(PackedGguf, WhatADeviceUnpacksIsReportedAsUnpacked) {
   engine::EngineOptions o;
