@@ -820,7 +820,8 @@ def part_launches(model):
 PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
          "first": part_first, "speculation": part_speculation, "ranks": part_ranks,
          "shared-experts": part_shared_experts, "expert-ranks": part_expert_ranks, "passes": part_passes,
-         "speeds": part_speeds, "end-to-end": part_end_to_end, "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
+         "speeds": part_speeds, "end-to-end": part_end_to_end, "mla": part_mla, "modes": part_modes,
+         "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
          "fia": part_fia, "launches": part_launches, "streams": part_streams,
          "prefetch": part_prefetch, "queues": part_queues, "constants": part_constants}
