@@ -488,10 +488,11 @@ def part_expert_ranks(model):
     die, batches = die_of_a3(model), EXPERT_BATCHES
     layers, dense = 61, 3
 
-    def bench(dense, rates):
+    def bench(first_dense, rates):
         """Milliseconds that a layer more takes, and what is no layer: {batch: (layer, rest)}."""
         words = ["--graph", "required", "--graph-prefill", "piecewise", *sizes_for(batches, EXPERT_CONTEXT)]
-        for name, value in (DEEPSEEK_V3 | EXPERT_RANK | {"first_k_dense_replace": dense, "vocab_size": 129280}).items():
+        changed = {"first_k_dense_replace": first_dense, "vocab_size": 129280}
+        for name, value in (DEEPSEEK_V3 | EXPERT_RANK | changed).items():
             if name not in ("architectures", "model_type"):
                 words += ["--override", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
         env = {"ASCEND_SIM_RATES": rates} if rates != "model" else {}
@@ -818,8 +819,9 @@ def part_launches(model):
 
 PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updates, "steps": part_steps,
          "first": part_first, "speculation": part_speculation, "ranks": part_ranks,
-         "shared-experts": part_shared_experts, "expert-ranks": part_expert_ranks, "passes": part_passes, "speeds": part_speeds, "end-to-end": part_end_to_end,
-         "mla": part_mla, "modes": part_modes, "modes-a3": part_modes_a3, "readings": part_readings,
+         "shared-experts": part_shared_experts, "expert-ranks": part_expert_ranks, "passes": part_passes,
+         "speeds": part_speeds, "end-to-end": part_end_to_end, "mla": part_mla, "modes": part_modes,
+         "modes-a3": part_modes_a3, "readings": part_readings,
          "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
          "fia": part_fia, "launches": part_launches, "streams": part_streams,
          "prefetch": part_prefetch, "queues": part_queues, "constants": part_constants}

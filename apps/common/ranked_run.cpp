@@ -30,13 +30,26 @@ int follow(const Command& command, ModelFlags& flags, const std::shared_ptr<rank
 
 }  // namespace
 
-Result<ranks::Processors> processors_of(const ModelFlags& flags, int shares) {
-  ranks::Processors out = ranks::Processors::allowed();
-  std::string bind = flags.cpu_bind;
-  for (const char* name : {"SGLANG_CPU_OMP_THREADS_BIND", "VLLM_CPU_OMP_THREADS_BIND"})
-    if (const char* value = ::getenv(name); value && bind.empty() && flags.numa_node.empty()) bind = value;
-  RETURN_IF_ERROR(out.ask(bind, flags.numa_node, shares));
-  return out;
+Result<ranks::Processors> processors_of(const ModelFlags& flags, int shares, bool launched) {
+  const auto all = [&] { return launched ? ranks::Processors::online() : ranks::Processors::allowed(); };
+  if (!flags.cpu_bind.empty() || !flags.numa_node.empty()) {
+    ranks::Processors out = all();
+    RETURN_IF_ERROR(out.ask(flags.cpu_bind, fmt::format("{}", fmt::join(flags.numa_node, ",")), shares));
+    if (out.asked() || out.unbound()) return out;
+  } else if (flags.device == "cpu") {
+    for (const char* name : {"SGLANG_CPU_OMP_THREADS_BIND", "VLLM_CPU_OMP_THREADS_BIND"}) {
+      const char* value = ::getenv(name);
+      if (!value || !*value) continue;
+      ranks::Processors out = all();
+      // It may be meant for another engine that is started beside this one.
+      if (const Status fits = out.ask(value, "", shares, name); !fits.is_ok())
+        log::warning("{}; the variable has no effect here", fits.message());
+      else if (out.asked() || out.unbound())
+        return out;
+      break;
+    }
+  }
+  return ranks::Processors::allowed();
 }
 
 Result<Ranks> ranks_of(const Command& command) {
@@ -54,7 +67,9 @@ Result<Ranks> ranks_of(const Command& command) {
                    flags->dp_size);
   const int shares =
       out.launched ? out.launched->world.local_size : static_cast<int>(flags->replicas() * flags->tp_size);
-  ASSIGN_OR_RETURN(out.processors, processors_of(*flags, shares));
+  ASSIGN_OR_RETURN(out.processors, processors_of(*flags, shares, out.launched.has_value()));
+  if (out.processors.unbound() && flags->threads == 0 && !out.launched)
+    flags->threads = std::max(1, out.processors.count() / shares);
   if (shares == 1 && out.processors.asked()) (void)out.processors.take(0, 1);
   if (out.launched || (flags->tp_size > 1 && !command.as_threads)) out.flags = flags;
   return out;

@@ -3,11 +3,15 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <string>
+
+#include "base/log.h"
 
 namespace reprise::ranks {
 namespace {
@@ -71,6 +75,11 @@ Processors Processors::allowed() {
   return {out, "/sys/devices/system"};
 }
 
+Processors Processors::online(const std::filesystem::path& root) {
+  const std::vector<int> all = read_list(root / "cpu/online");
+  return all.empty() ? allowed() : Processors(all, root);
+}
+
 Processors::Processors(const std::vector<int>& allowed, const std::filesystem::path& root) {
   std::vector<int> left = allowed;
   for (const int node : read_list(root / "node/online")) {
@@ -99,29 +108,34 @@ int Processors::count() const {
   return static_cast<int>(all);
 }
 
-Status Processors::ask(std::string_view bind, std::string_view nodes, int shares) {
+Status Processors::ask(std::string_view bind, std::string_view nodes, int shares, std::string_view bind_name) {
   if (!bind.empty() && !nodes.empty())
-    return invalid("`cpu_bind` {} and `numa_node` {}: both say where ranks run; leave one of them out", bind, nodes);
+    return invalid("{} {} and `numa_node` {}: both say where ranks run; leave one of them out", bind_name, bind, nodes);
   if (!nodes.empty()) return ask_nodes(nodes, shares);
-  return bind.empty() || bind == "all" || bind == "auto" ? Status::ok() : ask_sets(bind, shares);
+  unbound_ = bind == "nobind";
+  const bool usual = bind.empty() || bind == "all" || bind == "auto" || unbound_;
+  return usual ? Status::ok() : ask_sets(bind, shares, bind_name);
 }
 
-Status Processors::ask_sets(std::string_view bind, int shares) {
+Status Processors::ask_sets(std::string_view bind, int shares, std::string_view name) {
   const std::vector<std::string_view> parts = split(bind, '|');
   if (static_cast<int>(parts.size()) != shares)
-    return invalid("`cpu_bind` {}: processors of {} rank{}, and this host has {}; allowed: a list for each, as {}",
-                   bind, parts.size(), parts.size() == 1 ? "" : "s", shares, "0-31|32-63");
+    return invalid("{} {}: processors of {} rank{}, and this host has {}; allowed: a list for each, as {}", name, bind,
+                   parts.size(), parts.size() == 1 ? "" : "s", shares, "0-31|32-63");
   std::vector<int> all;
   for (const Node& node : nodes_) all.insert(all.end(), node.processors.begin(), node.processors.end());
   std::sort(all.begin(), all.end());
   std::vector<std::vector<int>> asked;
+  std::map<int, size_t> owner;
   for (const std::string_view part : parts) {
     auto mine = list(part);
-    if (!mine) return invalid("`cpu_bind` {}: \"{}\" is no list of processors, as 0-31 or 0,2,4-7", bind, part);
-    for (const int cpu : *mine)
+    if (!mine) return invalid("{} {}: \"{}\" is no list of processors, as 0-31 or 0,2,4-7", name, bind, part);
+    for (const int cpu : *mine) {
       if (!std::binary_search(all.begin(), all.end(), cpu))
-        return invalid("`cpu_bind` {}: processor {} is not this process's; allowed: {}", bind, cpu,
-                       fmt::join(all, ", "));
+        return invalid("{} {}: processor {} is not this process's; allowed: {}", name, bind, cpu, fmt::join(all, ", "));
+      if (owner.try_emplace(cpu, asked.size()).first->second != asked.size())
+        return invalid("{} {}: processor {} is in two lists; allowed: in one", name, bind, cpu);
+    }
     asked.push_back(std::move(*mine));
   }
   asked_ = std::move(asked);
@@ -130,8 +144,11 @@ Status Processors::ask_sets(std::string_view bind, int shares) {
 
 Status Processors::ask_nodes(std::string_view nodes, int shares) {
   std::vector<int> wanted;
-  for (const std::string_view part : split(nodes, ','))
-    if (const auto node = number(part)) wanted.push_back(*node);
+  for (const std::string_view part : split(nodes, ',')) {
+    const auto node = number(part);
+    if (!node) return invalid("`numa_node` {}: \"{}\" is no number of a memory node; allowed: as 0,1", nodes, part);
+    wanted.push_back(*node);
+  }
   if (static_cast<int>(wanted.size()) != shares)
     return invalid("`numa_node` {}: allowed: a memory node for each rank of this host, {} numbers as 0,1", nodes,
                    shares);
@@ -152,27 +169,36 @@ Status Processors::ask_nodes(std::string_view nodes, int shares) {
 }
 
 std::vector<int> Processors::share(int index, int of) const {
-  if (static_cast<size_t>(index) < asked_.size()) return asked_[static_cast<size_t>(index)];
+  if (asked())
+    return static_cast<size_t>(index) < asked_.size() ? asked_[static_cast<size_t>(index)] : std::vector<int>();
   if (count() < of) return {};
   const int nodes = static_cast<int>(nodes_.size()), each = of / nodes;
-  const bool inside = of % nodes == 0 && std::all_of(nodes_.begin(), nodes_.end(), [&](const Node& n) {
-                        return static_cast<int>(n.processors.size()) >= each;
-                      });
-  if (inside) return part_of(nodes_[static_cast<size_t>(index / each)].processors, index % each, each);
+  const auto [least, most] = std::minmax_element(nodes_.begin(), nodes_.end(), [](const Node& a, const Node& b) {
+    return a.processors.size() < b.processors.size();
+  });
+  // A node of which this process has only a little is no fair share.
+  const bool near_equal = most->processors.size() * 4 <= least->processors.size() * 5;
+  if (near_equal && of % nodes == 0 && static_cast<int>(least->processors.size()) >= each)
+    return part_of(nodes_[static_cast<size_t>(index / each)].processors, index % each, each);
+  const bool whole = near_equal && nodes % of == 0;
   std::vector<int> all;
-  for (const Node& node : nodes % of == 0 ? part_of(nodes_, index, of) : nodes_)
+  for (const Node& node : whole ? part_of(nodes_, index, of) : nodes_)
     all.insert(all.end(), node.processors.begin(), node.processors.end());
-  return nodes % of == 0 ? all : part_of(all, index, of);
+  return whole ? all : part_of(all, index, of);
 }
 
 bool Processors::take(int index, int of, bool bound) const {
-  if (bound && asked_.empty()) return false;
+  if (unbound_ || (bound && !asked())) return false;
   const std::vector<int> mine = share(index, of);
   if (mine.empty()) return false;
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : mine) CPU_SET(cpu, &set);
-  return ::sched_setaffinity(0, sizeof set, &set) == 0;
+  if (::sched_setaffinity(0, sizeof set, &set) == 0) return true;
+  if (asked())
+    log::warning("share {} of this host's processors, {}: not taken ({}); its rank goes on where it was", index,
+                 fmt::join(mine, ", "), std::strerror(errno));
+  return false;
 }
 
 }  // namespace reprise::ranks

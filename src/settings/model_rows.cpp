@@ -109,9 +109,10 @@ std::vector<Setting> engine_rows() {
            "seconds that a rank may stay away from the others in a step before all of them end", "60"),
       text("cpu_bind", "LIST|LIST",
            "processors of each rank of this host, as 0-31|32-63; without it ranks share out those that the process may "
-           "use, whole memory nodes where the numbers fit, or keep to those that mpirun or srun binds them to",
+           "use, whole memory nodes where the numbers fit, or keep to those that mpirun or srun binds them to; nobind: "
+           "ranks are bound to none",
            ""),
-      text("numa_node", "N,N", "the memory node whose processors each rank of this host has, as 0,1", ""),
+      words("numa_node", "N", "the memory node whose processors each rank of this host has, as 0 1 or 0,1"),
       also("--dp,--data-parallel-size",
            integer("dp_size", {1, kMany},
                    "serve: replicas of the model in one server, each with a device, a KV cache and a share of the "

@@ -31,6 +31,12 @@ const Line kGood[] = {
      "ASCEND_USE_FIA=true"},
     {"#9399, test_ascend_graph_tp2_bf16",
      "--trust-remote-code --mem-fraction-static 0.8 --attention-backend ascend --tp-size 2"},
+    {"#8328, test_ascend_mla_fia_w8a8int8",
+     "--trust-remote-code --disable-cuda-graph --mem-fraction-static 0.8 --attention-backend ascend --quantization "
+     "modelslim --tp-size 2 --disable-radix-cache",
+     "ASCEND_USE_FIA=true"},
+    {"#9399, test_ascend_graph_mla_w8a8int8",
+     "--trust-remote-code --mem-fraction-static 0.8 --attention-backend ascend --quantization w8a8_int8 --tp-size 4"},
     {"#9355, one rank",
      "--tp 1 --trust-remote-code --quantization w8a8_int8 --device npu --attention-backend ascend --cuda-graph-bs 1 2 "
      "4 "

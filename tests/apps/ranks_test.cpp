@@ -308,6 +308,14 @@ TEST(Ranks, ProcessorsThatAreAskedForAreTaken) {
   refused("--tp-size 2 --cpu-bind 0",
           "--cpu-bind 0: processors of 1 rank, and this host has 2; allowed: a list for each");
   refused("--tp-size 2 --numa-node 0", "--numa-node 0: allowed: a memory node for each rank of this host, 2 numbers");
+  refused("--tp-size 2 --numa-node 0 0 x", "--numa-node 0,0,x: \"x\" is no number of a memory node");
+  // vLLM's variable may be meant for vLLM.
+  const Outcome other = run_binary(ids + "--tp-size 2", "VLLM_CPU_OMP_THREADS_BIND=0");
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_TRUE(holds(other.err, "VLLM_CPU_OMP_THREADS_BIND 0: processors of 1 rank, and this host has 2")) << other.err;
+  const Outcome free = run_binary(ids + "--tp-size 2", "VLLM_CPU_OMP_THREADS_BIND=nobind");
+  EXPECT_EQ(free.exit_code, 0) << free.err;
+  EXPECT_FALSE(holds(free.err, "VLLM_CPU_OMP_THREADS_BIND")) << free.err;
   const std::vector<int> mine = cpu::ThreadPool::allowed_processors();
   const Server server(model, fmt::format("--tp-size 2 --cpu-bind \"{}|{}\"", mine.front(), mine.back()));
   ASSERT_NE(server.port(), 0) << server.said();

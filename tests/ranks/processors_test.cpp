@@ -81,10 +81,30 @@ TEST_F(ProcessorsTest, NodesWithoutProcessorsOfThisProcessDoNotCount) {
   machine({{0, ""}, {1, "0-3,8-11"}, {2, "4-7,12-15"}});  // a node of memory alone
   EXPECT_EQ(processors().share(1, 2), (List{4, 12, 5, 13, 6, 14, 7, 15}));
   machine({{0, "0-5"}, {1, "6-7"}});  // those of no node are the last one's
-  EXPECT_EQ(processors().share(0, 2).size(), 6u);
-  EXPECT_EQ(processors().share(1, 2).size(), 10u);
+  EXPECT_EQ(processors().share(0, 2), (List{0, 1, 2, 3, 4, 5, 8, 9})) << "6 and 10 are no fair shares";
+  EXPECT_EQ(processors().share(1, 2).size(), 8u);
+  machine({{0, "0-4"}, {1, "5-8"}});
+  EXPECT_EQ(processors(9).share(0, 2).size(), 5u) << "near enough to keep to the nodes";
   std::filesystem::remove_all(root_);
   EXPECT_EQ(processors(4).share(1, 2), (List{2, 3})) << "no such files";
+}
+
+// taskset -c 0,4-7 on the machine of two sockets: one of the first and four of the second.
+TEST_F(ProcessorsTest, LittleOfANodeIsNoShare) {
+  const Processors few({0, 4, 5, 6, 7, 12}, root_);
+  EXPECT_EQ(few.share(0, 2), (List{0, 4, 12}));
+  EXPECT_EQ(few.share(1, 2), (List{5, 6, 7}));
+}
+
+// A launcher has bound this rank to some; the others' are asked for all the same, and one that is offline is not.
+TEST_F(ProcessorsTest, AllOfTheMachineMayBeAskedFor) {
+  write("cpu/online", "0-14");
+  const auto asked = [&](Processors p, const char* bind, const char* nodes) { return p.ask(bind, nodes, 2).message(); };
+  const Processors bound({0, 1, 2, 3}, root_);
+  EXPECT_NE(asked(bound, "0-3|4-7", "").find("processor 4 is not this process's"), std::string::npos);
+  EXPECT_EQ(asked(Processors::online(root_), "0-3|4-7", ""), "");
+  EXPECT_EQ(asked(Processors::online(root_), "", "0,1"), "");
+  EXPECT_NE(asked(Processors::online(root_), "0-3|15", "").find("processor 15 is not"), std::string::npos);
 }
 
 TEST_F(ProcessorsTest, WhatIsAskedForIsTaken) {
@@ -100,6 +120,10 @@ TEST_F(ProcessorsTest, WhatIsAskedForIsTaken) {
   Processors as_usual = processors();
   EXPECT_TRUE(as_usual.ask("all", "", 2).is_ok());
   EXPECT_FALSE(as_usual.asked());
+  EXPECT_EQ(p.share(2, 3), List()) << "asked for two";
+  EXPECT_TRUE(as_usual.ask("nobind", "", 2).is_ok());
+  EXPECT_TRUE(as_usual.unbound());
+  EXPECT_FALSE(as_usual.take(0, 2));
 }
 
 TEST_F(ProcessorsTest, WhatIsNotThereIsNamed) {
@@ -111,6 +135,12 @@ TEST_F(ProcessorsTest, WhatIsNotThereIsNamed) {
   EXPECT_NE(error_of("0-3|16", "").find("processor 16 is not this process's; allowed: 0, 1, 2"), std::string::npos);
   EXPECT_NE(error_of("", "0,2").find("node 2 has no 1 processors for its ranks; nodes of this process: 0, 1"),
             std::string::npos);
+  EXPECT_EQ(error_of("", "0,x,1"), "`numa_node` 0,x,1: \"x\" is no number of a memory node; allowed: as 0,1");
+  EXPECT_EQ(error_of("0-3|3,4", ""), "`cpu_bind` 0-3|3,4: processor 3 is in two lists; allowed: in one");
+  EXPECT_EQ(error_of("0,0|1", ""), "") << "twice in one list is no contradiction";
+  EXPECT_EQ(
+      processors().ask("0-3", "", 2, "VLLM_CPU_OMP_THREADS_BIND").message().find("VLLM_CPU_OMP_THREADS_BIND 0-3: "),
+      0u);
   EXPECT_NE(error_of("", "0").find("allowed: a memory node for each rank of this host, 2 numbers"), std::string::npos);
   EXPECT_NE(error_of("0|1", "0,1").find("leave one of them out"), std::string::npos);
 }
