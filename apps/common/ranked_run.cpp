@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "api/device_choice.h"
 #include "base/log.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
@@ -36,7 +37,8 @@ Result<ranks::Processors> processors_of(const ModelFlags& flags, int shares, boo
     ranks::Processors out = all();
     RETURN_IF_ERROR(out.ask(flags.cpu_bind, fmt::format("{}", fmt::join(flags.numa_node, ",")), shares));
     if (out.asked() || out.unbound()) return out;
-  } else if (flags.device == "cpu") {
+  } else if (const auto on = api::device_options(flags.device, flags.ascend_runtime, ::getenv);
+             on.is_ok() && on->kind == DeviceKind::Cpu) {
     for (const char* name : {"SGLANG_CPU_OMP_THREADS_BIND", "VLLM_CPU_OMP_THREADS_BIND"}) {
       const char* value = ::getenv(name);
       if (!value || !*value) continue;

@@ -40,7 +40,7 @@ struct ModelSettings {
   bool enable_expert_parallel, enable_dp_attention;
   double dist_timeout;
   std::string cpu_bind;
-  std::vector<std::string> numa_node;  // "0 1" or "0,1"
+  std::vector<std::string> numa_node;               // "0 1" or "0,1"
   int replica = 0;                                  // no setting: which of dp_size
   std::shared_ptr<ranks::Member> member = nullptr;  // no setting: the seat in a world of tp_size ranks
   bool trust_remote_code;

@@ -53,8 +53,8 @@ Status capture_as_measured(CompiledModel& model, int64_t size, const LiveSizes& 
   const auto measure = [&](bool several) -> Result<double> {
     times.several = several;
     model.set_stream_times(times);
-    Result<double> us = model.capture(size, live);
-    if (us.status().is_ok()) us = replay_us(model, size, live, stream);
+    const Status captured = model.capture(size, live);
+    auto us = captured.is_ok() ? replay_us(model, size, live, stream) : Result<double>(captured);
     if (!us.is_ok()) model.drop_capture(size);
     return us;
   };

@@ -1,6 +1,8 @@
 // Commands over several ranks as processes: the same tokens, and what is left of a world that loses a rank.
 #include <sched.h>
 
+#include <cstring>
+
 #include "apps/client_load.h"
 #include "apps/processes.h"
 #include "apps/serving.h"
@@ -316,7 +318,13 @@ TEST(Ranks, ProcessorsThatAreAskedForAreTaken) {
   const Outcome free = run_binary(ids + "--tp-size 2", "VLLM_CPU_OMP_THREADS_BIND=nobind");
   EXPECT_EQ(free.exit_code, 0) << free.err;
   EXPECT_FALSE(holds(free.err, "VLLM_CPU_OMP_THREADS_BIND")) << free.err;
+  // A test may have been given one processor alone (support/one_processor.cpp); this one wants two.
+  cpu_set_t before, every;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  std::memset(&every, 0xff, sizeof every);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof every, &every), 0);
   const std::vector<int> mine = cpu::ThreadPool::allowed_processors();
+  if (mine.size() < 2) GTEST_SKIP() << "one processor";
   const Server server(model, fmt::format("--tp-size 2 --cpu-bind \"{}|{}\"", mine.front(), mine.back()));
   ASSERT_NE(server.port(), 0) << server.said();
   const auto followers = children_of(server.pid());
@@ -327,6 +335,7 @@ TEST(Ranks, ProcessorsThatAreAskedForAreTaken) {
     EXPECT_EQ(CPU_COUNT(&set), 1) << process;
     EXPECT_TRUE(CPU_ISSET(processor, &set)) << process;
   }
+  ::sched_setaffinity(0, sizeof before, &before);
 }
 
 TEST(Ranks, FollowersEndWithTheirFront) {

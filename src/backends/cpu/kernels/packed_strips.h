@@ -10,8 +10,8 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// Rows up to which every tile unpacks for itself. Measured in turn on AMD Zen 4 alone; other processors, ARM among them,
-// have the same numbers unmeasured.
+// Rows up to which every tile unpacks for itself. Measured in turn on AMD Zen 4 alone; other processors, ARM among
+// them, have the same numbers unmeasured.
 template <class W, class P>
 constexpr int64_t few_sum_rows() {
   if (W::kItems < kUnitK) return P::kBlockK < kUnitK ? 12 : 36;
