@@ -194,7 +194,7 @@ TEST(Ranks, RanksThatShareOutRequestsAnswerAsOneServer) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(choices(two.port()), greedy);
   // One request at a time leaves the other part without rows.
   for (int i = 0; i < 2; ++i)
-    EXPECT_TRUE(holds(choices(two.port(), R"({"prompt": "Two", "max_tokens": 4})"), "\"length\""));
+    EXPECT_TRUE(holds(choices(two.port(), R"({"prompt": "Two", "max_tokens": 4, "ignore_eos": true})"), "\"length\""));
   const std::string metrics = HttpClient(two.port()).get("/metrics").body;
   for (const int part : {0, 1})
     for (const char* name : {"dp_steps_total", "dp_idle_steps_total"}) {
