@@ -40,8 +40,9 @@ void print_table(const Machine& m, const MachineSpeed& s) {
   row("memory read, 1 thread", fmt::format("{:.1f} GB/s", s.read_GBps_1));
   row("memory read, all", fmt::format("{:.1f} GB/s", s.read_GBps_all));
   row("fp32 multiply-add", fmt::format("{:.0f} GFLOP/s", s.fp32_gflops));
-  row("bf16 dot product", or_absent(s.bf16_gflops, "GFLOP/s"));
-  row("int8 dot product", or_absent(s.int8_gops, "GOP/s"));
+  const std::string product = m.isa.back() == "amx" ? "product on tiles" : "dot product";
+  row(("bf16 " + product).c_str(), or_absent(s.bf16_gflops, "GFLOP/s"));
+  row(("int8 " + product).c_str(), or_absent(s.int8_gops, "GOP/s"));
   row("barrier, 2 threads", s.barrier_ns ? fmt::format("{:.0f} ns", *s.barrier_ns) : "one processor only");
   for (const auto& w : m.warnings) fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w);
 }

@@ -216,7 +216,10 @@ Machine describe_machine() {
     m.warnings.push_back(fmt::format("only {:.1f} GB of memory are available", static_cast<double>(memory) / 1e9));
   if (text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").rfind("powersave", 0) == 0)
     m.warnings.push_back("the frequency governor is powersave; performance gives steadier figures");
-  if (m.isa.size() == 1 && cpu::built_isas().back() == cpu::Isa::Avx512)
+  if (const std::string why = cpu::why_no_amx(); !why.empty())
+    m.warnings.push_back("this processor has AMX, and it is not used: " + why);
+  const auto built = cpu::built_isas();
+  if (m.isa.size() == 1 && std::find(built.begin(), built.end(), cpu::Isa::Avx512) != built.end())
     m.warnings.push_back("no AVX2: the baseline kernels are many times slower");
   const double load = std::strtod(text_of("/proc/loadavg").c_str(), nullptr);
   if (load > 0.5)
@@ -233,8 +236,9 @@ MachineSpeed measure_machine(int threads) {
     s.read_GBps_all = threads == 1 ? s.read_GBps_1 : probe.measure(threads);
   }
   s.fp32_gflops = peak(fp32_loop(), threads);
-  if (have_bf16_dot()) s.bf16_gflops = peak(bf16_dot_loop(), threads);
-  if (have_int8_dot()) s.int8_gops = peak(int8_dot_loop(), threads);
+  const bool tiles = cpu::supported_isas().back() == cpu::Isa::Amx;
+  if (have_bf16_dot()) s.bf16_gflops = peak(tiles ? bf16_tile_loop() : bf16_dot_loop(), threads);
+  if (have_int8_dot()) s.int8_gops = peak(tiles ? int8_tile_loop() : int8_dot_loop(), threads);
   if (allowed_processors().size() >= 2) s.barrier_ns = barrier_ns();
   s.other_load = others.load();
   return s;

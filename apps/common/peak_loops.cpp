@@ -54,6 +54,27 @@ void mul_add_128(int64_t rounds) {
   for (int64_t i = 0; i < rounds; ++i) asm volatile(MUL_ADD_128_ALL ::: LOW_REGISTERS, HIGH_REGISTERS);
 }
 
+// Four results and two operands on each side, as a product has them.
+#define TILES(instruction)                                                                \
+  instruction " %%tmm6,%%tmm4,%%tmm0\n" instruction " %%tmm7,%%tmm4,%%tmm1\n" instruction \
+              " %%tmm6,%%tmm5,%%tmm2\n" instruction " %%tmm7,%%tmm5,%%tmm3\n"
+#define TILE_LOOP(name, instruction)                                                               \
+  __attribute__((target("amx-tile,amx-bf16,amx-int8"))) void name(int64_t rounds) {                \
+    const TileConfig config;                                                                       \
+    asm volatile("ldtilecfg %0" ::"m"(config));                                                    \
+    for (int64_t i = 0; i < rounds / 4; ++i)                                                       \
+      asm volatile(TILES(instruction) TILES(instruction) TILES(instruction) TILES(instruction)::); \
+    asm volatile("tilerelease");                                                                   \
+  }
+// Palette 1: eight registers of 16 rows of 64 bytes, zeros after the configuration.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+TILE_LOOP(bf16_tiles, "tdpbf16ps")
+TILE_LOOP(int8_tiles, "tdpbssd")
+
 __attribute__((target("avx512f"))) uint64_t read_512(const char* data, uint64_t size) {
   __m512i a[8] = {};
   for (uint64_t i = 0; i < size; i += 512)
@@ -104,6 +125,8 @@ bool have_bf16_dot() { return have_512() && __builtin_cpu_supports("avx512bf16")
 PeakLoop bf16_dot_loop() { return {bf16_512, 16 * 32 * 2}; }
 bool have_int8_dot() { return have_512() && __builtin_cpu_supports("avx512vnni"); }
 PeakLoop int8_dot_loop() { return {int8_512, 16 * 64 * 2}; }
+PeakLoop bf16_tile_loop() { return {bf16_tiles, 4 * 16 * 16 * 32 * 2}; }
+PeakLoop int8_tile_loop() { return {int8_tiles, 4 * 16 * 16 * 64 * 2}; }
 
 uint64_t read_all(const char* data, uint64_t size) {
   if (have_512()) return read_512(data, size);
@@ -142,6 +165,8 @@ bool have_bf16_dot() { return ::getauxval(AT_HWCAP2) & HWCAP2_BF16; }
 PeakLoop bf16_dot_loop() { return {bf16_128, 20 * 8 * 2}; }
 bool have_int8_dot() { return ::getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
 PeakLoop int8_dot_loop() { return {int8_128, 20 * 16 * 2}; }
+PeakLoop bf16_tile_loop() { return bf16_dot_loop(); }
+PeakLoop int8_tile_loop() { return int8_dot_loop(); }
 
 uint64_t read_all(const char* data, uint64_t size) {
   uint64x2_t a[8] = {};

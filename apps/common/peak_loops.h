@@ -17,6 +17,9 @@ bool have_bf16_dot();
 PeakLoop bf16_dot_loop();
 bool have_int8_dot();
 PeakLoop int8_dot_loop();
+// On the tile registers of AMX, which may run where the instruction set `amx` is supported.
+PeakLoop bf16_tile_loop();
+PeakLoop int8_tile_loop();
 
 // Reads `size` bytes (a multiple of 512) with the widest loads here; the answer only keeps the loads alive.
 uint64_t read_all(const char* data, uint64_t size);

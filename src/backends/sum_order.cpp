@@ -3,6 +3,8 @@
 #include <initializer_list>
 #include <span>
 
+#include "backends/cpu/isa.h"
+
 namespace reprise {
 namespace {
 
@@ -67,6 +69,13 @@ const Order kCpu[] = {
     {{"sum_parts"}, "the parts of the ranks, from rank 0 on"},
 };
 
+// On tile registers, bf16 alone: the rest of `amx` is as avx512 has it.
+constexpr std::string_view kTileOps[] = {"linear", "linear_add", "lm_head_argmax", "grouped_linear",
+                                         "grouped_linear_rows"};
+constexpr std::string_view kTileOrder =
+    "one chain over blocks of 32 K, ascending, from 0: of a block two chains of 16 multiply-adds from 0, over its even "
+    "and its odd K, ascending; one is added to the other, and that to the sum";
+
 const Order kCuda[] = {
     {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
     {{"linear", "linear_add", "lm_head_argmax", "grouped_linear", "grouped_linear_rows", "per_head_matmul",
@@ -99,9 +108,13 @@ std::string_view find(std::span<const Order> own, std::string_view op, DType dty
 
 }  // namespace
 
-std::string_view sum_order(DeviceKind device, std::string_view op, DType dtype) {
-  switch (device) {
-    case DeviceKind::Cpu: return find(kCpu, op, dtype);
+std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype) {
+  switch (device.kind) {
+    case DeviceKind::Cpu:
+      if (const auto isa = cpu::isa_named(device.isa); isa && cpu::has_tiles(*isa) && dtype == DType::BF16)
+        for (const std::string_view name : kTileOps)
+          if (name == op) return kTileOrder;
+      return find(kCpu, op, dtype);
     case DeviceKind::Cuda: return find(kCuda, op, dtype);
     case DeviceKind::Ascend:
       // What adds up on the CPU adds up there, by the vendor's operators.

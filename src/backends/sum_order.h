@@ -10,6 +10,6 @@
 namespace reprise {
 
 // "" where nothing is added up, or the op has no kernel on the device.
-std::string_view sum_order(DeviceKind device, std::string_view op, DType dtype);
+std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype);
 
 }  // namespace reprise

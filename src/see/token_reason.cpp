@@ -67,7 +67,7 @@ int32_t largest(std::span<const float> logits) {
 }
 
 // The ops of a step that returns logits.
-std::vector<OpInStep> ops_in(const CompiledModel& model, DeviceKind device, DType dtype) {
+std::vector<OpInStep> ops_in(const CompiledModel& model, const DeviceInfo& device, DType dtype) {
   std::vector<OpInStep> out;
   for (const Piece& piece : model.pieces()) {
     if ((piece.heads & engine::head_of(engine::StepOutput::Logits)) == 0) continue;
@@ -153,7 +153,7 @@ Result<TokenReason> explain_token(engine::Engine& e, std::vector<int32_t> prompt
     r.device = e.device().info().name;
     r.dtype = e.dtype();
     r.threads = e.device().info().threads;
-    r.ops = ops_in(*model, e.device().info().kind, e.dtype());
+    r.ops = ops_in(*model, e.device().info(), e.dtype());
     return r;
   }
 }

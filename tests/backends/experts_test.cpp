@@ -374,8 +374,7 @@ TEST_P(Experts, SigmoidAndScaledRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Experts, testing::ValuesIn(supported_isas()),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, Experts, testing::ValuesIn(isas_with_tiles()), isa_test_name);
 
 }  // namespace
 }  // namespace reprise::cpu::experts_test

@@ -235,7 +235,7 @@ TEST_P(Linear, PackingInAnyRowBlocksIsPackingAtOnce) {
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Linear, testing::ValuesIn(supported_isas()), isa_test_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, Linear, testing::ValuesIn(isas_with_tiles()), isa_test_name);
 
 }  // namespace
 }  // namespace reprise::cpu::linear_test

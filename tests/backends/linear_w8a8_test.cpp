@@ -176,7 +176,7 @@ TEST_P(LinearW8A8, RefusalsSayWhy) {
             std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, LinearW8A8, testing::ValuesIn(supported_isas()), isa_test_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, LinearW8A8, testing::ValuesIn(isas_with_tiles()), isa_test_name);
 
 }  // namespace
 }  // namespace reprise::cpu::linear_w8a8_test

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
 #include <bit>
 #include <cmath>
@@ -47,7 +48,17 @@ inline constexpr bool kSanitized = false;
 #endif
 
 inline constexpr DType kDTypes[] = {DType::F32, DType::BF16, DType::F16};
-inline std::string isa_test_name(const testing::TestParamInfo<Isa>& info) { return std::string(isa_name(info.param)); }
+inline std::string isa_test_name(const testing::TestParamInfo<Isa>& info) {
+  std::string name(isa_name(info.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+// For tests of products: those of this processor, and tile registers by their emulation where it can run.
+inline std::vector<Isa> isas_with_tiles() {
+  std::vector<Isa> out = supported_isas();
+  if (parse_isa(isa_name(Isa::AmxEmulated))) out.push_back(Isa::AmxEmulated);
+  return out;
+}
 
 using Bytes = AlignedBytes;
 

@@ -333,7 +333,7 @@ TEST_F(PackedGguf, AutoIsBf16WhereWeightsStayPackedAndTheSetHasADotProduct) {
       const Options options{.quantization = quantization, .dtype = {}, .isa = std::string(cpu::isa_name(isa))};
       const auto e = open(path, options);
       ASSERT_TRUE(e.is_ok()) << e.status().message();
-      const bool dots = isa == cpu::Isa::Avx512 && quantization == Quantization::Auto;
+      const bool dots = cpu::is_avx512(isa) && quantization == Quantization::Auto;
       EXPECT_EQ((*e)->options().dtype, dots ? DType::BF16 : DType::F32) << options.isa;
     }
 }

@@ -144,6 +144,8 @@ std::vector<Param> params() {
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
       for (cpu::Isa isa : cpu::supported_isas())
         if (is_tested(isa, dtype)) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});
+  if (cpu::parse_isa("amx-emulated"))
+    for (auto& model : {"llama_gqa3_tied", "qwen3_moe_norm"}) out.push_back({model, DType::BF16, "amx-emulated"});
   for (auto& model : {"llama_gqa3_tied", "mistral_window24", "qwen3_tied"})
     for (DType dtype : {DType::F32, DType::BF16})
       for (cpu::Isa isa : cpu::supported_isas())
@@ -152,8 +154,10 @@ std::vector<Param> params() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, SameBitsTest, testing::ValuesIn(params()), [](const auto& info) {
+  std::string isa = info.param.isa;
+  std::replace(isa.begin(), isa.end(), '-', '_');
   return fmt::format("{}_{}{}_{}", info.param.model, dtype_name(info.param.dtype), info.param.int8_cache ? "_i8" : "",
-                     info.param.isa);
+                     isa);
 });
 
 TEST(TwoEngines, WithDifferentModelsLiveSideBySide) {

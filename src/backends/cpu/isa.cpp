@@ -3,8 +3,17 @@
 #include <algorithm>
 #include <iterator>
 
+#include "backends/cpu/kernels/table.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -13,10 +22,10 @@
 namespace reprise::cpu {
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::DotProd};
+constexpr Isa kAllIsas[] = {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::DotProd, Isa::Amx, Isa::AmxEmulated};
 
 #define REPRISE_ISA_OF(name, set) Isa::name,
-constexpr Isa kBuiltIsas[] = {REPRISE_CPU_ISAS(REPRISE_ISA_OF)};
+constexpr Isa kBuiltIsas[] = {REPRISE_CPU_ISAS(REPRISE_ISA_OF) REPRISE_CPU_TILE_ISAS(REPRISE_ISA_OF)};
 #undef REPRISE_ISA_OF
 
 #if defined(__x86_64__)
@@ -28,6 +37,71 @@ bool has_movbe_f16c_and_lzcnt() {
   return __get_cpuid(0x80000001u, &a, &b, &c, &d) && (c & kLzcnt);
 }
 #endif
+
+#define REPRISE_IS_AMX(name, set) +(Isa::name == Isa::Amx)
+constexpr bool kAmxIsBuilt = 0 REPRISE_CPU_TILE_ISAS(REPRISE_IS_AMX);
+#undef REPRISE_IS_AMX
+
+// What keeps the set away: empty where it works.
+struct AmxState {
+  bool there = false;  // the processor names AMX
+  std::string why;
+};
+
+#if defined(__x86_64__)
+thread_local sigjmp_buf after_trial;
+void leave_trial(int) { siglongjmp(after_trial, 1); }
+
+// Runs `trial` and answers whether it is true; false where the processor refuses an instruction of it. Handlers belong
+// to the process: another thread that meets such an instruction meanwhile would be lost anyway.
+bool try_instructions(bool (*trial)()) {
+  struct sigaction ours {
+  }, before{};
+  ours.sa_handler = leave_trial;
+  ::sigemptyset(&ours.sa_mask);
+  if (::sigaction(SIGILL, &ours, &before) != 0) return false;
+  const bool works = sigsetjmp(after_trial, 1) == 0 && trial();
+  ::sigaction(SIGILL, &before, nullptr);
+  return works;
+}
+
+// Leaves 1DH and 1EH, which describe the tiles, are zeros in some virtual machines that have them: they are not asked.
+AmxState find_amx() {
+  AmxState state;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25, kAll = kBf16 | kTile | kInt8;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAll) != kAll) return state;
+  state.there = true;
+  constexpr unsigned kOsXsave = 1u << 27, kTileState = 3u << 17;
+  unsigned low = 0, high = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) && (c & kOsXsave)) asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  if ((low & kTileState) != kTileState) {
+    state.why = "the operating system does not save the tile registers";
+    return state;
+  }
+#ifdef SYS_arch_prctl
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, Linux 5.16
+  if (::syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) {
+    state.why = fmt::format("the operating system does not permit the tile registers: {}", std::strerror(errno));
+    return state;
+  }
+#endif
+#define REPRISE_TRY(name, set)                                     \
+  if (Isa::name == Isa::Amx && !try_instructions(set::unit_works)) \
+    state.why = "a trial product on the tile registers failed";
+  REPRISE_CPU_TILE_ISAS(REPRISE_TRY)
+#undef REPRISE_TRY
+  return state;
+}
+#else
+AmxState find_amx() { return {}; }
+#endif
+
+// Once in a process: permission is the process's.
+const AmxState& amx_state() {
+  static const AmxState state = find_amx();
+  return state;
+}
 
 std::string join(std::string text, const std::vector<Isa>& isas) {
   for (const Isa isa : isas) text += fmt::format(", {}", isa_name(isa));
@@ -48,6 +122,7 @@ std::vector<Isa> isas_of_this_processor() {
       __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
       __builtin_cpu_supports("avx512vbmi"))
     out.push_back(Isa::Avx512);
+  if (out.back() == Isa::Avx512 && amx_state().there && amx_state().why.empty()) out.push_back(Isa::Amx);
 #elif defined(__aarch64__)
   // The compiler takes SDOT with all of ARMv8.2 alone.
   constexpr unsigned long kDotProd = HWCAP_ASIMDDP | HWCAP_ASIMDRDM | HWCAP_ATOMICS | HWCAP_CRC32;
@@ -64,8 +139,16 @@ std::string_view isa_name(Isa isa) {
     case Isa::Avx2: return "avx2";
     case Isa::Avx512: return "avx512";
     case Isa::DotProd: return "dotprod";
+    case Isa::Amx: return "amx";
+    case Isa::AmxEmulated: return "amx-emulated";
   }
   return "?";
+}
+
+std::optional<Isa> isa_named(std::string_view name) {
+  for (const Isa isa : kAllIsas)
+    if (isa_name(isa) == name) return isa;
+  return std::nullopt;
 }
 
 std::vector<Isa> built_isas() { return {std::begin(kBuiltIsas), std::end(kBuiltIsas)}; }
@@ -80,15 +163,21 @@ std::vector<Isa> supported_isas() {
 std::string isa_choices() { return join("auto", built_isas()); }
 
 Result<Isa> parse_isa(std::string_view name) {
-  const auto supported = supported_isas();
+  auto supported = supported_isas();
   if (name == "auto") return supported.back();
+  if (kAmxIsBuilt && std::find(supported.begin(), supported.end(), Isa::Avx512) != supported.end())
+    supported.push_back(Isa::AmxEmulated);
   for (Isa isa : supported)
     if (name == isa_name(isa)) return isa;
   const std::string allowed = join("auto", supported);
-  for (Isa isa : kAllIsas)
-    if (name == isa_name(isa))
-      return error(Code::Unsupported, "isa \"{}\" is not supported by this processor; allowed here: {}", name, allowed);
+  if (isa_named(name))
+    return error(Code::Unsupported, "isa \"{}\" is not supported by this processor; allowed here: {}", name, allowed);
   return invalid("isa \"{}\" is not known; allowed here: {}", name, allowed);
+}
+
+std::string why_no_amx() {
+  if (!amx_state().there) return {};
+  return kAmxIsBuilt ? amx_state().why : "this program was built without it";
 }
 
 bool bf16_dot_is_fast() {

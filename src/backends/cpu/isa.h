@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,8 @@ enum class Isa : uint8_t {
   Avx2,      // AVX2 + FMA + F16C
   Avx512,    // AVX-512 F, BW, DQ, VL, VNNI, BF16
   DotProd,   // aarch64 with SDOT, four products of bytes at a time: ARMv8.2, Kunpeng 920
+  Amx,       // Avx512 with products of int8 and bf16 on the tile registers of AMX: the latter in an order of their own
+  AmxEmulated,  // the same bits on processors with AVX-512 alone; slow, and never chosen by itself
 };
 
 // The sets of this program: X(Isa's name, namespace). A build that is checked and not used may leave some out
@@ -32,6 +35,12 @@ enum class Isa : uint8_t {
 #else
 #define REPRISE_AVX512(X) X(Avx512, avx512)
 #endif
+// Those that are another set with products of their own.
+#if defined(__x86_64__) && !defined(REPRISE_WITHOUT_AVX512) && !defined(REPRISE_WITHOUT_AMX)
+#define REPRISE_CPU_TILE_ISAS(X) X(Amx, amx) X(AmxEmulated, amx_emulated)
+#else
+#define REPRISE_CPU_TILE_ISAS(X)
+#endif
 #if defined(__x86_64__)
 #define REPRISE_CPU_ISAS(X) X(Baseline, baseline) REPRISE_AVX2(X) REPRISE_AVX512(X)
 #elif defined(__aarch64__)
@@ -39,10 +48,20 @@ enum class Isa : uint8_t {
 #endif
 
 std::string_view isa_name(Isa isa);
-std::vector<Isa> built_isas();                 // those of this program, ascending
-std::vector<Isa> supported_isas();             // by this processor too, ascending
+std::optional<Isa> isa_named(std::string_view name);  // as a device tells it, supported or not
+std::vector<Isa> built_isas();                        // those of this program, ascending
+// By this processor too, ascending. AmxEmulated is not among them: by its name alone.
+std::vector<Isa> supported_isas();
 std::string isa_choices();                     // "auto" and built_isas(), for a text of help
 Result<Isa> parse_isa(std::string_view name);  // "auto" = the best supported; unsupported or unknown names are errors
+
+// Whether what is not a product on tile registers is that of Avx512.
+constexpr bool is_avx512(Isa isa) { return isa == Isa::Avx512 || isa == Isa::Amx || isa == Isa::AmxEmulated; }
+// Whether products of int8 and bf16 go through tile registers.
+constexpr bool has_tiles(Isa isa) { return isa == Isa::Amx || isa == Isa::AmxEmulated; }
+
+// Why the set `amx` is not offered here, for `reprise doctor`; empty where it is, or where the processor has no AMX.
+std::string why_no_amx();
 
 // Whether vdpbf16ps beats two fp32 FMA: Zen runs it at twice the speed of fp32 FMA, Intel cores at half of it. Both
 // ways give the same bits (kernels/tile.h).

@@ -1,6 +1,7 @@
 // Entries of products with a weight in panel64, of what is fused with them, and of the table of embeddings.
 #include "backends/cpu/kernels/argmax_shape.h"
 #include "backends/cpu/kernels/linear_shape.h"
+#include "backends/cpu/kernels/unit_shape.h"
 #include "backends/cpu/layout.h"
 #include "backends/cpu/register.h"
 #include "ops/args/products.h"
@@ -8,17 +9,16 @@
 namespace reprise::cpu {
 namespace {
 
-size_t product_bytes(const ProductShape& shape, const LiveSizes& bound, int threads) {
-  return static_cast<size_t>(threads) * linear_thread_bytes(shape.rows.value(bound), shape.depth);
+// Of 16-bit x, on tile registers or not.
+template <bool kTiles, class A>
+size_t product_bytes(const A& a, const LiveSizes& bound, int threads) {
+  const int64_t rows = a.shape.rows.value(bound), k = a.shape.depth;
+  const size_t words = linear_thread_bytes(rows, k);
+  return static_cast<size_t>(threads) * (kTiles ? std::max(words, unit_thread_bytes(rows, 2 * k)) : words);
 }
-size_t linear_bytes(const LinearArgs& a, const LiveSizes& bound, int threads) {
-  return product_bytes(a.shape, bound, threads);
-}
-size_t add_bytes(const LinearAddArgs& a, const LiveSizes& bound, int threads) {
-  return product_bytes(a.shape, bound, threads);
-}
+template <bool kTiles>
 size_t head_bytes(const LmHeadArgs& a, const LiveSizes& bound, int threads) {
-  return product_bytes(a.shape, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
+  return product_bytes<kTiles>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
 }
 
 Status accepts_embedding(const OpCall& call) {
@@ -31,20 +31,27 @@ int64_t group_of_layout(const OpCall& call) {
   return call.param_layout == "panel64" ? panel_group(call.in[0].dtype) : 0;
 }
 
-}  // namespace
-
-void register_linear(KernelRegistry& kernels, Isa isa) {
+template <bool kTiles>
+void add_products(Entries& entries, const KernelTable& k) {
   using enum DType;
-  const KernelTable& k = kernel_table(isa);
-  Entries entries(kernels, isa);
-  register_layouts(kernels);
-  const Extras linear{.scratch = scratch(linear_bytes), .f32_scratch = false, .layouts = {"panel64"}};
+  const Extras linear{
+      .scratch = scratch(product_bytes<kTiles, LinearArgs>), .f32_scratch = false, .layouts = {"panel64"}};
   entries.add("linear", k.linear, linear);
   entries.add("linear", EntryTypes(BF16, F32), k.linear_bf16_f32, linear);
   entries.add("linear", EntryTypes(F16, F32), k.linear_f16_f32, linear);
-  entries.add("linear_add", k.linear_add, {.scratch = scratch(add_bytes), .layouts = {"panel64"}});
+  entries.add("linear_add", k.linear_add,
+              {.scratch = scratch(product_bytes<kTiles, LinearAddArgs>), .layouts = {"panel64"}});
   entries.add("lm_head_argmax", k.lm_head_argmax,
-              {.any_second = k.lm_head_argmax_merge, .scratch = scratch(head_bytes), .layouts = {"panel64"}});
+              {.second = k.lm_head_argmax_merge, .scratch = scratch(head_bytes<kTiles>), .layouts = {"panel64"}});
+}
+
+}  // namespace
+
+void register_linear(KernelRegistry& kernels, Isa isa) {
+  const KernelTable& k = kernel_table(isa);
+  Entries entries(kernels, isa);
+  register_layouts(kernels);
+  has_tiles(isa) ? add_products<true>(entries, k) : add_products<false>(entries, k);
   entries.add("embedding", k.embedding,
               {.accepts = accepts_embedding, .layouts = {"panel64", "row_major"}, .way = group_of_layout});
 }

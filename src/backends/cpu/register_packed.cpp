@@ -12,7 +12,7 @@ namespace {
 // registers by every tile, and above once for all rows, through scratch memory (as measured in turn).
 int64_t way_of(Isa isa, DType x) {
   if (x == DType::BF16) return bf16_dot_is_fast();
-  return isa == Isa::Avx512 ? 9 : 4;
+  return is_avx512(isa) ? 9 : 4;
 }
 
 size_t linear_bytes(const LinearBlocksArgs& a, const LiveSizes& bound, int threads) {

@@ -1,5 +1,6 @@
 // Entries of the int8 linears and of the ops fused with them.
 #include "backends/cpu/kernels/argmax_shape.h"
+#include "backends/cpu/kernels/unit_shape.h"
 #include "backends/cpu/kernels/w8a8_shape.h"
 #include "backends/cpu/register.h"
 #include "ops/args/products.h"
@@ -7,28 +8,33 @@
 namespace reprise::cpu {
 namespace {
 
-// Words of a prepared row of x per group of four k: w8a8_tiles.h.
-int x_words(Isa isa) {
+// How x is laid out for the products: words of a prepared row per group of four k, or for tile registers too
+// (w8a8_tiles.h).
+enum class Rows : uint8_t { Words1, Words2, Tiles };
+
+Rows rows_of(Isa isa) {
 #if defined(__x86_64__)
-  return isa == Isa::Avx512 ? 1 : 2;
+  return has_tiles(isa) ? Rows::Tiles : is_avx512(isa) ? Rows::Words1 : Rows::Words2;
 #else
-  return 1;
+  return Rows::Words1;
 #endif
 }
 
-template <class A, int kWords>
+template <class A, Rows kRows>
 size_t product_bytes(const A& a, const LiveSizes& bound, int threads) {
-  return static_cast<size_t>(threads) * w8a8_thread_bytes(a.shape.rows.value(bound), a.shape.depth, kWords);
+  const int64_t rows = a.shape.rows.value(bound), k = a.shape.depth;
+  const size_t words = w8a8_thread_bytes(rows, k, kRows == Rows::Words2 ? 2 : 1);
+  return static_cast<size_t>(threads) * (kRows == Rows::Tiles ? std::max(words, unit_thread_bytes(rows, k)) : words);
 }
-template <int kWords>
+template <Rows kRows>
 size_t head_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int threads) {
-  return product_bytes<LmHeadW8a8Args, kWords>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
+  return product_bytes<LmHeadW8a8Args, kRows>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
 }
 
-template <int kWords>
+template <Rows kRows>
 void add_all(Entries& entries, const KernelTable& k) {
   const auto product = [&]<class A>(std::string_view op, const PerType& kernels, const A&) {
-    entries.add(op, kernels, {.scratch = scratch(product_bytes<A, kWords>), .layouts = {"panel64"}});
+    entries.add(op, kernels, {.scratch = scratch(product_bytes<A, kRows>), .layouts = {"panel64"}});
   };
   product("linear_w8a8_static", k.linear_w8a8_static, LinearW8a8StaticArgs{});
   product("linear_w8a8_dynamic", k.linear_w8a8_dynamic, LinearW8a8DynamicArgs{});
@@ -36,17 +42,19 @@ void add_all(Entries& entries, const KernelTable& k) {
   product("grouped_linear_w8a8_dynamic", k.grouped_linear_w8a8_dynamic, GroupedW8a8DynamicArgs{});
   entries.add(
       "lm_head_argmax_w8a8", k.lm_head_argmax_w8a8,
-      {.any_second = k.lm_head_argmax_w8a8_merge, .scratch = scratch(head_bytes<kWords>), .layouts = {"panel64"}});
+      {.any_second = k.lm_head_argmax_w8a8_merge, .scratch = scratch(head_bytes<kRows>), .layouts = {"panel64"}});
 }
 
 }  // namespace
 
 void register_w8a8(KernelRegistry& kernels, Isa isa) {
   Entries entries(kernels, isa);
-  if (x_words(isa) == 1)
-    add_all<1>(entries, kernel_table(isa));
-  else
-    add_all<2>(entries, kernel_table(isa));
+  const KernelTable& k = kernel_table(isa);
+  switch (rows_of(isa)) {
+    case Rows::Words1: return add_all<Rows::Words1>(entries, k);
+    case Rows::Words2: return add_all<Rows::Words2>(entries, k);
+    case Rows::Tiles: return add_all<Rows::Tiles>(entries, k);
+  }
 }
 
 }  // namespace reprise::cpu

@@ -78,11 +78,46 @@ void run(const GroupedCall& c, const Launch& l) {
   clear_rows(walk, used, out, n, l);
 }
 
+#ifdef REPRISE_TILES
+void run_on_tiles(const GroupedCall& c, const Launch& l) {
+  const int64_t all = c.rows, k = c.k, n = c.n, panels = (n + kPanelColumns - 1) / kPanelColumns;
+  const int64_t words = (k + 1) / 2, panel_bytes = words * 4 * kPanelColumns;
+  const auto* x = static_cast<const uint16_t*>(c.x);
+  const auto* weight = static_cast<const uint8_t*>(c.weight);
+  auto* out = static_cast<uint16_t*>(c.out);
+  auto* scratch = l.scratch<uint8_t>(static_cast<int64_t>(unit_thread_bytes(all, 2 * k)));
+  const GroupWalk walk{c.starts, c.groups, all};
+  TileUnit unit;
+  const int64_t used =
+      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
+        const int64_t block = unit_row_block(count, 2 * k);
+        const UnitScratch<UnitBf16> own(scratch, block, 2 * k);
+        for (int64_t m = begin; m < begin + count; m += block) {
+          const int64_t rows = std::min(block, begin + count - m);
+          pack_unit_rows(rows, 2 * k, own.x, [&](int64_t i) {
+            const int64_t from = c.token ? c.token[m + i] : m + i;
+            return from < 0 || from >= c.x_rows ? nullptr : x + from * k;
+          });
+          for (int64_t p = mine.begin; p < mine.end; ++p) {
+            const int64_t column = p * kPanelColumns;
+            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+            unit_panel<UnitBf16>(unit, own.x, rows, weight + (g * panels + p) * panel_bytes, words, 0,
+                                 (columns + 15) / 16 * 16, own.sums);
+            round_sums<Bf16, Bf16>(own.sums, rows, columns, nullptr, out + m * n + column, n);
+          }
+        }
+      });
+  clear_rows(walk, used, out, n, l);
+}
+#endif
+
 template <class In>
 void run_of(const GroupedCall& c, const Launch& l) {
   if constexpr (WeightOf<In>::kParts == 2) {
     const FlushSubnormals flush;
-#if defined(__AVX512BF16__)
+#if defined(REPRISE_TILES)
+    return run_on_tiles(c, l);
+#elif defined(__AVX512BF16__)
     if (l.way != 0) return run<In, WeightBf16Dot>(c, l);
 #endif
     run<In, WeightOf<In>>(c, l);
@@ -102,7 +137,7 @@ void grouped_rows(const GroupedLinearRowsArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNELS(grouped_linear, grouped)
-REPRISE_KERNELS(grouped_linear_rows, grouped_rows)
+REPRISE_PRODUCTS(grouped_linear, grouped)
+REPRISE_PRODUCTS(grouped_linear_rows, grouped_rows)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -39,6 +39,33 @@ void finish_dynamic(const Finished<Out>& f, const float* scale, const float* x_s
     store_n<Out>(f.out + i * f.n, to_float(load_i32(f.sums + i * kPanelColumns)) * s * splat(x_scale[i]), f.columns);
 }
 
+#ifdef REPRISE_TILES
+struct GroupShape {
+  int64_t k, n;
+  Range panels;
+};
+
+// The rows of one group on tile registers: finish(sums, panel, first row, rows).
+template <class Finish>
+void unit_group(const int8_t* x, int64_t count, const GroupShape& shape, const int8_t* matrix, uint8_t* scratch,
+                const Finish& finish) {
+  const int64_t k = shape.k, words = (k + 3) / 4, panel_size = kHeaderBytes + words * kGroupBytes;
+  const int64_t block = unit_row_block(count, k);
+  const UnitScratch<UnitI8> own(scratch, block, k);
+  TileUnit unit;
+  for (int64_t m = 0; m < count; m += block) {
+    const int64_t rows = std::min(block, count - m);
+    pack_unit_rows(rows, k, own.x, [&](int64_t i) { return x + (m + i) * k; });
+    for (int64_t p = shape.panels.begin; p < shape.panels.end; ++p) {
+      const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, shape.n - p * kPanelColumns));
+      const auto* panel = reinterpret_cast<const uint8_t*>(matrix + p * panel_size + kHeaderBytes);
+      unit_panel<UnitI8>(unit, own.x, rows, panel, words, 0, (columns + 15) / 16 * 16, own.sums);
+      finish(own.sums, p, m, rows);
+    }
+  }
+}
+#endif
+
 template <class Out, class A>
 void grouped(const A& a, const Launch& l) {
   constexpr bool kStatic = requires { a.bias; };
@@ -48,28 +75,40 @@ void grouped(const A& a, const Launch& l) {
   const int8_t *x = a.x, *weight = a.weight;
   const float* scale = a.scale;
   typename Out::Type* out = a.out;
-  auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_thread_bytes(all, k, kXWords)));
+  auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_bytes(all, k)));
   const GroupWalk walk{a.starts, a.groups, all};
   alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
   const int64_t used =
       for_each_share(walk, panels, l.thread, l.threads, [&](int64_t e, int64_t begin, int64_t count, Range mine) {
+        // The sums of rows from `row` on and of a panel, kPanelColumns apart.
+        const auto finish = [&](const int32_t* c, int64_t p, int64_t row, int64_t got) {
+          const int64_t column = p * kPanelColumns, of_all = e * n + column;
+          const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+          for (int j = 0; j < columns; j += 16) {
+            const Finished<Out> f{c + j, got, out + row * n + column + j, n, columns - j};
+            if constexpr (kStatic)
+              finish_static(f, scale + of_all + j, static_cast<const int32_t*>(a.bias) + of_all + j);
+            else
+              finish_dynamic(f, scale + of_all + j, static_cast<const float*>(a.x_scale) + row);
+          }
+        };
+        const int8_t* matrix = weight + e * panels * panel_size;
+#ifdef REPRISE_TILES
+        if (on_tiles(count)) {
+          auto* scratch = reinterpret_cast<uint8_t*>(prepared);
+          unit_group(x + begin * k, count, {k, n, mine}, matrix, scratch,
+                     [&](const int32_t* c, int64_t p, int64_t row, int64_t got) { finish(c, p, begin + row, got); });
+          return;
+        }
+#endif
         const int64_t block = linear_row_block(count);
         for (int64_t m = begin; m < begin + count; m += block) {
           const int64_t rows = std::min(block, begin + count - m);
           for (int64_t i = 0; i < rows; ++i) prepare_row(x + (m + i) * k, k, prepared + i * ldx);
           for (int64_t p = mine.begin; p < mine.end; ++p) {
-            const int64_t column = p * kPanelColumns, of_all = e * n + column;
-            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-            w8a8_panel(prepared, ldx, rows, weight + (e * panels + p) * panel_size, 0, columns, groups, sums,
-                       [&](const int32_t* c, int64_t row, int64_t got) {
-                         for (int j = 0; j < columns; j += 16) {
-                           const Finished<Out> f{c + j, got, out + (m + row) * n + column + j, n, columns - j};
-                           if constexpr (kStatic)
-                             finish_static(f, scale + of_all + j, static_cast<const int32_t*>(a.bias) + of_all + j);
-                           else
-                             finish_dynamic(f, scale + of_all + j, static_cast<const float*>(a.x_scale) + m + row);
-                         }
-                       });
+            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - p * kPanelColumns));
+            w8a8_panel(prepared, ldx, rows, matrix + p * panel_size, 0, columns, groups, sums,
+                       [&](const int32_t* c, int64_t row, int64_t got) { finish(c, p, m + row, got); });
           }
         }
       });

@@ -19,10 +19,12 @@ void linear(const LinearArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNEL(linear_f32, linear<F32, F32>)
 REPRISE_KERNEL(linear_bf16, linear<Bf16, Bf16>)
 REPRISE_KERNEL(linear_bf16_f32, linear<Bf16, F32>)
+#ifndef REPRISE_TILES
+REPRISE_KERNEL(linear_f32, linear<F32, F32>)
 REPRISE_KERNEL(linear_f16, linear<F16, F16>)
 REPRISE_KERNEL(linear_f16_f32, linear<F16, F32>)
+#endif
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -57,28 +57,30 @@ void linear_add(const LinearAddArgs& a, const Launch& l) {
 }
 
 // Workspace: that of linear, then argmax_shape.h.
+template <class E>
 Best* own_best(const LmHeadArgs& a, const Launch& l) {
-  return found_by_threads(l, linear_thread_bytes(l.size(a.shape.rows), a.shape.depth));
+  return found_by_threads(l, product_bytes<E>(l.size(a.shape.rows), a.shape.depth));
 }
 
 template <class E>
 void lm_head_argmax(const LmHeadArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
-  Best* found = own_best(a, l) + l.thread * best_stride(all_rows);
+  Best* found = own_best<E>(a, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
   products_of<E>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
     search_rows(sums, rows, column, columns, found + row);
   });
 }
 
+template <class E>
 void merge(const LmHeadArgs& a, const Launch& l) {
-  merge_best(own_best(a, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
+  merge_best(own_best<E>(a, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
 }
 
 }  // namespace
 
-REPRISE_KERNELS(linear_add, linear_add)
-REPRISE_KERNELS(lm_head_argmax, lm_head_argmax)
-REPRISE_KERNEL(lm_head_argmax_merge, merge)
+REPRISE_PRODUCTS(linear_add, linear_add)
+REPRISE_PRODUCTS(lm_head_argmax, lm_head_argmax)
+REPRISE_PRODUCTS(lm_head_argmax_merge, merge)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -10,6 +10,9 @@
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/linear_shape.h"
 #include "backends/cpu/kernels/tile.h"
+#ifdef REPRISE_TILES
+#include "backends/cpu/kernels/unit_products.h"
+#endif
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -186,12 +189,25 @@ void products(const auto& a, const Launch& l, const Finish& finish) {
   }
 }
 
-// The same with the weights of the dtype; bf16 by the faster of two ways with the same bits (the launch says which).
+// The bytes of the workspace that each thread has for itself.
+template <class In>
+size_t product_bytes(int64_t rows, int64_t k) {
+#ifdef REPRISE_TILES
+  if constexpr (WeightOf<In>::kParts == 2) return unit_thread_bytes(rows, 2 * k);
+#endif
+  return linear_thread_bytes(rows, k);
+}
+
+// The same with the weights of the dtype; bf16 on tile registers in their order, else by the faster of two ways with
+// the same bits (the launch says which).
 template <class In, class Finish>
 void products_of(const auto& a, const Launch& l, const Finish& finish) {
   if constexpr (WeightOf<In>::kParts == 2) {
     const FlushSubnormals flush;
-#if defined(__AVX512BF16__)
+#if defined(REPRISE_TILES)
+    auto* own = l.scratch<uint8_t>(static_cast<int64_t>(product_bytes<In>(l.size(a.shape.rows), a.shape.depth)));
+    return unit_products<UnitBf16>(a, l, own, finish);
+#elif defined(__AVX512BF16__)
     if (l.way != 0) return products<In, WeightBf16Dot>(a, l, finish);
 #endif
     products<In, WeightOf<In>>(a, l, finish);

@@ -50,8 +50,7 @@ void linear_dynamic(const LinearW8a8DynamicArgs& args, const Launch& l) {
 
 Best* w8a8_found_by_threads(const ProductShape& shape, const Launch& l) {
   return reinterpret_cast<Best*>(static_cast<char*>(l.workspace) +
-                                 static_cast<size_t>(l.threads) *
-                                     w8a8_thread_bytes(l.size(shape.rows), shape.depth, kXWords));
+                                 static_cast<size_t>(l.threads) * w8a8_bytes(l.size(shape.rows), shape.depth));
 }
 
 // Workspace: that of the linears, then argmax_shape.h.
@@ -61,13 +60,13 @@ void head(const LmHeadW8a8Args& args, const Launch& l) {
   Best* found = w8a8_found_by_threads(args.shape, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
   w8a8_products(args, l, [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    alignas(64) float logits[kTileRows * kPanelColumns];
-    for (int64_t m = 0; m < rows; ++m)
+    alignas(64) float logits[kPanelColumns];
+    for (int64_t m = 0; m < rows; ++m) {
       for (int j = 0; j < columns; j += 16)
-        store(logits + m * kPanelColumns + j, to_float(load_i32(sums + m * kPanelColumns + j)) *
-                                                  load_n<F32>(scale + column + j, columns - j) *
-                                                  splat(x_scale[row + m]));
-    search_rows(logits, rows, column, columns, found + row);
+        store(logits + j, to_float(load_i32(sums + m * kPanelColumns + j)) *
+                              load_n<F32>(scale + column + j, columns - j) * splat(x_scale[row + m]));
+      search_rows(logits, 1, column, columns, found + row + m);
+    }
   });
 }
 

@@ -16,6 +16,7 @@ namespace reprise::cpu {
   X(linear_w8a8_static)              \
   X(linear_w8a8_dynamic)             \
   X(lm_head_argmax)                  \
+  X(lm_head_argmax_merge)            \
   X(per_head_matmul)                 \
   X(per_head_matmul_rows)            \
   X(linear_blocks)                   \
@@ -78,7 +79,6 @@ namespace reprise::cpu {
   X(linear_f16_f32)                  \
   X(linear_blocks_bf16_f32)          \
   X(linear_blocks_f16_f32)           \
-  X(lm_head_argmax_merge)            \
   X(lm_head_argmax_blocks_merge)     \
   X(lm_head_argmax_w8a8)             \
   X(lm_head_argmax_w8a8_merge)       \
@@ -101,6 +101,24 @@ namespace reprise::cpu {
   X(sum_parts)                       \
   X(concat)
 
+// Products on tile registers, of which sets with those have their own: of bf16, and of int8 with each type of result.
+#define REPRISE_CPU_TILE_PRODUCTS(X) \
+  X(linear)                          \
+  X(linear_add)                      \
+  X(lm_head_argmax)                  \
+  X(lm_head_argmax_merge)            \
+  X(grouped_linear)                  \
+  X(grouped_linear_rows)
+#define REPRISE_CPU_TILE_TYPED(X) \
+  X(linear_w8a8_static)           \
+  X(linear_w8a8_dynamic)          \
+  X(grouped_linear_w8a8_static)   \
+  X(grouped_linear_w8a8_dynamic)
+#define REPRISE_CPU_TILE_OTHER(X) \
+  X(linear_bf16_f32)              \
+  X(lm_head_argmax_w8a8)          \
+  X(lm_head_argmax_w8a8_merge)
+
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads);
 #define REPRISE_DECLARE_TYPED(name) \
   REPRISE_DECLARE(name##_f32)       \
@@ -113,6 +131,17 @@ namespace reprise::cpu {
   }
 REPRISE_CPU_ISAS(REPRISE_DECLARE_SET)
 #undef REPRISE_DECLARE_SET
+#define REPRISE_DECLARE_BF16(name) REPRISE_DECLARE(name##_bf16)
+#define REPRISE_DECLARE_SET(isa, set)             \
+  namespace set {                                 \
+  REPRISE_CPU_TILE_PRODUCTS(REPRISE_DECLARE_BF16) \
+  REPRISE_CPU_TILE_TYPED(REPRISE_DECLARE_TYPED)   \
+  REPRISE_CPU_TILE_OTHER(REPRISE_DECLARE)         \
+  bool unit_works();                              \
+  }
+REPRISE_CPU_TILE_ISAS(REPRISE_DECLARE_SET)
+#undef REPRISE_DECLARE_SET
+#undef REPRISE_DECLARE_BF16
 #undef REPRISE_DECLARE_TYPED
 #undef REPRISE_DECLARE
 

@@ -8,7 +8,7 @@
 // avx512 has an instruction for four products of bytes without a sign (x) and with one (weights). It gets x + 128, and
 // the sums start at the panel's header (backends/cpu/layout.h), which takes the difference away. avx2 and baseline of
 // x86-64 widen both sides to 16 bits: the instruction of theirs that takes bytes saturates. The sets of aarch64
-// multiply bytes with a sign.
+// multiply bytes with a sign. On tile registers (unit_products.h) blocks of more than kTileRows rows go that way.
 //
 // Everything here has internal linkage, as in a source file of its own.
 #pragma once
@@ -16,6 +16,9 @@
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/tile.h"
 #include "backends/cpu/kernels/w8a8_shape.h"
+#ifdef REPRISE_TILES
+#include "backends/cpu/kernels/unit_products.h"
+#endif
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -242,6 +245,17 @@ void w8a8_panel(const uint32_t* prepared, int64_t ldx, int64_t rows, const int8_
   }
 }
 
+// The bytes of the workspace that each thread has for itself, and whether so many rows pay for whole tiles of 16: fewer
+// are limited by memory however they are computed.
+#ifdef REPRISE_TILES
+inline size_t w8a8_bytes(int64_t rows, int64_t k) {
+  return std::max(w8a8_thread_bytes(rows, k, kXWords), unit_thread_bytes(rows, k));
+}
+constexpr bool on_tiles(int64_t rows) { return rows > kTileRows; }
+#else
+inline size_t w8a8_bytes(int64_t rows, int64_t k) { return w8a8_thread_bytes(rows, k, kXWords); }
+#endif
+
 // The sums of a thread's rows and columns, tile by tile: finish(sums, first row, rows, first column, columns) gets them
 // kPanelColumns apart and may change them. Of the arguments x, weight and shape are read. Workspace: w8a8_shape.h.
 template <class Finish>
@@ -249,10 +263,14 @@ void w8a8_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
   const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
   if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
+#ifdef REPRISE_TILES
+  if (on_tiles(mine.rows.end - mine.rows.begin))
+    return unit_products<UnitI8>(a, l, l.scratch<uint8_t>(static_cast<int64_t>(w8a8_bytes(all_rows, k))), finish);
+#endif
   const int8_t *x = a.x, *weight = a.weight;
   const int64_t groups = (k + 3) / 4, panel_size = kHeaderBytes + groups * kGroupBytes;
   const int64_t ldx = w8a8_x_stride(k, kXWords);
-  auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_thread_bytes(all_rows, k, kXWords)));
+  auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_bytes(all_rows, k)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
   for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {

@@ -1,0 +1,216 @@
+// Products of rows and panels on the tile registers of AMX (tile_unit.h): bf16 in the order of that unit, and int8.
+//
+// A block of rows is packed once, as tiles of 16 rows and 64 bytes of k one behind the other, zeros where rows or k
+// end, and stays in the second-level cache while the weights stream past. A panel is gone through in blocks of k that
+// stay in the first-level cache while all row tiles of the block use them: two tiles of rows by two of columns, their
+// sums in four registers, which are kept in memory between blocks of k. Where there is one tile of rows, it takes four
+// of columns, and weights are read in the order in which they lie.
+//
+// A result is one chain over the steps of 64 bytes of k, from 0, so blocks, rows and columns never change a bit.
+// The sizes of blocks follow from the sizes of caches; they were not measured.
+#pragma once
+
+#include <algorithm>
+
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/kernels/linear_shape.h"
+#include "backends/cpu/kernels/tile.h"
+#include "backends/cpu/kernels/tile_unit.h"
+#include "backends/cpu/kernels/unit_shape.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+namespace {
+
+constexpr int64_t kUnitGroups = 16;                                  // words of k of a step
+constexpr int64_t kUnitPanelStep = kUnitGroups * 4 * kPanelColumns;  // bytes of a panel's step
+constexpr int64_t kUnitDepth = 16;                                   // steps of a block of k: 32 KiB of 32 columns
+constexpr int64_t kUnitAhead = 8192;  // how far ahead a single pass over the weights fetches
+
+struct UnitBf16 {
+  using Sum = float;
+  static constexpr int64_t kHeader = 0;
+  static constexpr int64_t kPerWord = 2;  // numbers of k in four bytes
+  template <int kSum, int kA, int kB>
+  static void dot(TileUnit& unit) {
+    unit.dot_bf16<kSum, kA, kB>();
+  }
+};
+struct UnitI8 {
+  using Sum = int32_t;
+  static constexpr int64_t kHeader = 4 * kPanelColumns;
+  static constexpr int64_t kPerWord = 4;
+  template <int kSum, int kA, int kB>
+  static void dot(TileUnit& unit) {
+    unit.dot_i8<kSum, kA, kB>();
+  }
+};
+
+// `rows` rows of `row_bytes` bytes from row_at(i) on, zeros where that is null.
+template <class RowAt>
+void pack_unit_rows(int64_t rows, int64_t row_bytes, uint8_t* out, const RowAt& row_at) {
+  const int64_t steps = unit_steps(row_bytes);
+  for (int64_t i = 0; i < (rows + 15) / 16 * 16; ++i) {
+    uint8_t* to = out + i / 16 * steps * kUnitBytes + i % 16 * kUnitRowBytes;
+    const void* row = i < rows ? row_at(i) : nullptr;
+    const auto* from = static_cast<const uint8_t*>(row);
+    for (int64_t s = 0; s < steps; ++s, to += kUnitBytes) {
+      const int64_t rest = from ? row_bytes - s * kUnitRowBytes : 0;
+      const auto mask = static_cast<__mmask64>(rest >= 64 ? ~uint64_t{0} : rest <= 0 ? 0 : (uint64_t{1} << rest) - 1);
+      _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(mask, from ? from + s * kUnitRowBytes : nullptr));
+    }
+  }
+}
+
+// One block of k of kR tiles of rows by kC of columns.
+struct UnitBlock {
+  const uint8_t* x;  // the first tile
+  int64_t x_stride;  // to the next tile of rows
+  const uint8_t* w;  // the first step of the panel, at the first column
+  int64_t steps;
+  const uint8_t* tail;  // what stands for the last step of these where that is cut off, else null
+  uint8_t* c;
+  bool resume;
+  const char* next;  // what is fetched meanwhile: so many lines each step
+  int lines;
+};
+
+template <class T, int kR, int kC>
+void unit_block(TileUnit& unit, const UnitBlock& b) {
+  static_assert(kR * kC <= 4);
+  constexpr int64_t kSumStride = 4 * kPanelColumns;
+  constexpr int kA = 4, kB = kR == 2 ? 6 : 5;
+  const auto each_sum = [&](const auto& f) __attribute__((always_inline)) {
+    [&]<int... kI>(std::integer_sequence<int, kI...>) __attribute__((always_inline)) {
+      (f(std::integral_constant<int, kI>{}, b.c + kI / kC * kUnitRows * kSumStride + kI % kC * kUnitRowBytes), ...);
+    }
+    (std::make_integer_sequence<int, kR * kC>{});
+  };
+  each_sum([&](auto i, uint8_t* at) __attribute__((always_inline)) {
+    if (b.resume)
+      unit.load<i.value>(at, kSumStride);
+    else
+      unit.clear<i.value>();
+  });
+  const uint8_t* x = b.x;
+  const uint8_t* w = b.w;
+  const char* next = b.next;
+  for (int64_t s = 0; s < b.steps; ++s) {
+    for (int i = 0; i < b.lines; ++i) fetch_second_level(next + 64 * i);
+    next += 64 * b.lines;
+    const uint8_t* from = s + 1 == b.steps && b.tail ? b.tail : w;
+    unit.load<kA>(x, kUnitRowBytes);
+    if constexpr (kR == 2) unit.load<kA + 1>(x + b.x_stride, kUnitRowBytes);
+    [&]<int... kJ>(std::integer_sequence<int, kJ...>) __attribute__((always_inline)) {
+      (([&]() __attribute__((always_inline)) {
+         constexpr int kRight = kR == 2 ? kB + kJ : kB + kJ % 3;
+         unit.load<kRight>(from + kJ * kUnitRowBytes, kSumStride);
+         T::template dot<kJ, kA, kRight>(unit);
+         if constexpr (kR == 2) T::template dot<kC + kJ, kA + 1, kRight>(unit);
+       }()),
+       ...);
+    }
+    (std::make_integer_sequence<int, kC>{});
+    x += kUnitBytes;
+    w += kUnitPanelStep;
+  }
+  each_sum([&](auto i, uint8_t* at) __attribute__((always_inline)) { unit.store<i.value>(at, kSumStride); });
+}
+
+template <class T, int kR>
+void unit_columns(TileUnit& unit, UnitBlock b, int columns) {
+  constexpr int kWide = kR == 2 ? 2 : 4;
+  if (columns == 16 * kWide) return unit_block<T, kR, kWide>(unit, b);
+  for (int j = 0; j < columns; j += 16) {
+    unit_block<T, kR, 1>(unit, b);
+    b.w += kUnitRowBytes;
+    b.c += kUnitRowBytes;
+    if (b.tail) b.tail += kUnitRowBytes;
+    b.lines = 0;
+  }
+}
+
+// Packed rows and one panel of `words` words of k (its header left out): `columns` columns, a multiple of 16, from
+// `first` on. Sums lie kPanelColumns apart.
+template <class T>
+void unit_panel(TileUnit& unit, const uint8_t* x, int64_t rows, const uint8_t* panel, int64_t words, int first,
+                int columns, typename T::Sum* sums) {
+  const int64_t steps = (words + kUnitGroups - 1) / kUnitGroups, tiles = (rows + 15) / 16;
+  alignas(64) uint8_t tail[kUnitPanelStep];
+  const int64_t whole = words / kUnitGroups * kUnitPanelStep, cut = words % kUnitGroups * 4 * kPanelColumns;
+  if (cut > 0) {
+    std::memcpy(tail, panel + whole, static_cast<size_t>(cut));
+    std::memset(tail + cut, 0, static_cast<size_t>(kUnitPanelStep - cut));
+  }
+  const bool single = tiles == 1;
+  const int width = single ? kPanelColumns : 32;
+  // A panel's lines over the passes that there are, or those that a single one reads next.
+  const int64_t passes = (columns + width - 1) / width * ((tiles + 1) / 2);
+  const auto lines = static_cast<int>((columns + passes - 1) / passes);
+  const auto* next = reinterpret_cast<const char*>(panel) + (single ? kUnitAhead : steps * kUnitPanelStep);
+  for (int j = 0; j < columns; j += width) {
+    const int now = std::min(width, columns - j), at = 4 * (first + j);
+    const int64_t depth = single ? steps : kUnitDepth;
+    for (int64_t s = 0; s < steps; s += depth) {
+      const int64_t n = std::min(depth, steps - s);
+      UnitBlock b{x + s * kUnitBytes,
+                  steps * kUnitBytes,
+                  panel + s * kUnitPanelStep + at,
+                  n,
+                  cut > 0 && s + n == steps ? tail + at : nullptr,
+                  reinterpret_cast<uint8_t*>(sums + j),
+                  s > 0,
+                  next,
+                  lines};
+      for (int64_t t = 0; t < tiles; t += 2) {
+        if (t + 1 < tiles)
+          unit_columns<T, 2>(unit, b, now);
+        else
+          unit_columns<T, 1>(unit, b, now);
+        b.x += 2 * b.x_stride;
+        b.c += 2 * kUnitRows * 4 * kPanelColumns;
+        b.next += 64 * lines * n;
+      }
+      next = b.next;
+    }
+  }
+}
+
+// A thread's packed rows and sums in its part of the workspace.
+template <class T>
+struct UnitScratch {
+  uint8_t* x;
+  typename T::Sum* sums;
+  UnitScratch(uint8_t* bytes, int64_t block, int64_t row_bytes)
+      : x(bytes), sums(reinterpret_cast<typename T::Sum*>(bytes + unit_x_bytes(block, row_bytes))) {}
+};
+
+// The sums of a thread's rows and columns, panel by panel: finish(sums, first row, rows, first column, columns) gets
+// them kPanelColumns apart and may change them. Of the arguments x, weight and shape are read.
+template <class T, class Finish>
+void unit_products(const auto& a, const Launch& l, uint8_t* scratch, const Finish& finish) {
+  const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
+  const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
+  if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
+  const int64_t words = (k + T::kPerWord - 1) / T::kPerWord, row_bytes = k * 4 / T::kPerWord;
+  const int64_t panel_bytes = T::kHeader + words * 4 * kPanelColumns;
+  const auto* x = static_cast<const uint8_t*>(static_cast<const void*>(a.x));
+  const auto* weight = static_cast<const uint8_t*>(static_cast<const void*>(a.weight));
+  const int64_t block = unit_row_block(mine.rows.end - mine.rows.begin, row_bytes);
+  const UnitScratch<T> own(scratch, block, row_bytes);
+  TileUnit unit;
+  for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
+    const int64_t rows = std::min(block, mine.rows.end - m);
+    pack_unit_rows(rows, row_bytes, own.x, [&](int64_t i) { return x + (m + i) * row_bytes; });
+    for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
+      const int64_t base = p * kPanelColumns;
+      const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
+      const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
+      unit_panel<T>(unit, own.x, rows, weight + p * panel_bytes + T::kHeader, words, first,
+                    (last - first + 15) / 16 * 16, own.sums);
+      finish(own.sums, m, rows, base + first, last - first);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reprise::cpu::REPRISE_ISA

@@ -1,0 +1,39 @@
+// How products on tile registers divide rows into blocks and lay out a thread's scratch memory: shared by the kernels
+// and by the entries that reserve the workspace. Internal linkage, because kernel sources may not share inline code
+// across instruction sets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace reprise::cpu {
+
+// Of x, so much stays in the second-level cache of 2 MiB while the weights stream past.
+constexpr int64_t kUnitBlockBytes = 3 << 19;
+
+// Steps of 64 bytes of k.
+[[maybe_unused]] static constexpr int64_t unit_steps(int64_t row_bytes) { return (row_bytes + 63) / 64; }
+
+// Rows per block: as few blocks as possible, about equally long, pairs of 16 rows.
+[[maybe_unused]] static constexpr int64_t unit_row_block(int64_t rows, int64_t row_bytes) {
+  const int64_t fit = kUnitBlockBytes / (unit_steps(row_bytes) * 64) / 32 * 32;
+  const int64_t most = fit < 32 ? 32 : fit > 512 ? 512 : fit;
+  const int64_t blocks = (rows + most - 1) / most;
+  return blocks <= 1 ? rows : ((rows + blocks - 1) / blocks + 31) / 32 * 32;
+}
+
+// Bytes of a block's packed rows, whole tiles of 16 rows, and of its sums for a panel of 64 columns.
+[[maybe_unused]] static constexpr int64_t unit_x_bytes(int64_t block, int64_t row_bytes) {
+  return (block + 15) / 16 * 16 * unit_steps(row_bytes) * 64;
+}
+[[maybe_unused]] static constexpr int64_t unit_sum_bytes(int64_t block) { return (block + 15) / 16 * 16 * 64 * 4; }
+
+// Workspace bytes of one thread, whatever share of the rows it gets: a block of fewer rows may be longer than one of
+// all, but not longer than the longest.
+[[maybe_unused]] static constexpr size_t unit_thread_bytes(int64_t rows, int64_t row_bytes) {
+  const int64_t fit = unit_row_block(int64_t{1} << 40, row_bytes) + 32;
+  const int64_t block = rows < fit ? rows : fit;
+  return static_cast<size_t>(unit_x_bytes(block, row_bytes) + unit_sum_bytes(block));
+}
+
+}  // namespace reprise::cpu

@@ -1,0 +1,135 @@
+// Products on tile registers: bf16 in the order that sum_order() tells, made again number by number, wherever blocks of
+// rows, columns and k end; int8 exact (linear_w8a8_test has the formula). Without AMX the emulation of its five
+// instructions runs; the name of each test says which ran.
+#include <gtest/gtest.h>
+
+#include "backends/op_runner.h"
+#include "backends/sum_order.h"
+
+namespace reprise::cpu::tiles_test {
+namespace {
+
+std::vector<Isa> tile_sets() {
+  std::vector<Isa> out;
+  for (const Isa isa : isas_with_tiles())
+    if (has_tiles(isa)) out.push_back(isa);
+  return out;
+}
+
+float at(const TestTensor& t, int64_t i) { return bf16_to_float(t.as<uint16_t>()[i]); }
+
+// "one chain over blocks of 32 K: of a block two chains of 16 multiply-adds, over its even and its odd K".
+float by_the_words(const TestTensor& x, int64_t row, const TestTensor& w, int64_t column, int64_t k) {
+  float sum = 0;
+  for (int64_t block = 0; block < k; block += 32) {
+    float even = 0, odd = 0;
+    for (int64_t i = block; i < std::min(k, block + 32); ++i) {
+      float& chain = i % 2 == 0 ? even : odd;
+      chain = std::fma(at(x, row * k + i), at(w, column * k + i), chain);
+    }
+    sum = sum + (even + odd);
+  }
+  return sum;
+}
+
+class Tiles : public testing::TestWithParam<Isa> {
+ protected:
+  OpRunner runner{GetParam()};
+};
+
+TEST_P(Tiles, ALinearHasTheOrderThatIsTold) {
+  DeviceInfo device;
+  device.kind = DeviceKind::Cpu;
+  device.isa = std::string(isa_name(GetParam()));
+  EXPECT_EQ(sum_order(device, "linear", DType::BF16).substr(0, 30), "one chain over blocks of 32 K,");
+  EXPECT_EQ(sum_order(device, "linear", DType::F32).substr(0, 26), "one chain of multiply-adds");
+  struct Size {
+    int64_t m, k, n;
+  };
+  // One step of k and a part of one; 16 steps, which are a block, and more; one tile of rows, two, three, many.
+  for (const auto& [m, k, n] : {Size{1, 1, 1},
+                                {1, 31, 70},
+                                {16, 32, 64},
+                                {17, 33, 65},
+                                {3, 77, 66},
+                                {33, 512, 33},
+                                {40, 1100, 50},
+                                {70, 545, 16}}) {
+    const TestTensor x = random_tensor(DType::BF16, {m, k}, 3), w = random_tensor(DType::BF16, {n, k}, 4);
+    for (const int threads : {1, 3}) {
+      const TestTensor y = runner.run("linear", {x, w}, {{"out", std::string("f32")}}, {.threads = threads})[0];
+      for (int64_t t = 0; t < m; ++t)
+        for (int64_t c = 0; c < n; ++c)
+          ASSERT_EQ(std::bit_cast<uint32_t>(by_the_words(x, t, w, c, k)),
+                    std::bit_cast<uint32_t>(y.as<float>()[t * n + c]))
+              << m << "x" << k << "x" << n << " at " << t << ", " << c << ", threads " << threads;
+    }
+  }
+}
+
+// More rows than one block has, where a row is long.
+TEST_P(Tiles, RowsBeyondABlockHaveTheirOwnBits) {
+  constexpr int64_t kRows = 90, kDepth = 20'000, kColumns = 20;
+  const TestTensor x = random_tensor(DType::BF16, {kRows, kDepth}, 5),
+                   w = random_tensor(DType::BF16, {kColumns, kDepth}, 6);
+  const TestTensor y = runner.run("linear", {x, w}, {{"out", std::string("f32")}}, {.threads = 1})[0];
+  for (const int64_t t : {0, 31, 32, 33, 63, 64, 89})
+    for (int64_t c = 0; c < kColumns; ++c)
+      ASSERT_EQ(std::bit_cast<uint32_t>(by_the_words(x, t, w, c, kDepth)),
+                std::bit_cast<uint32_t>(y.as<float>()[t * kColumns + c]))
+          << t << ", " << c;
+}
+
+TEST_P(Tiles, SubnormalsAreZeros) {
+  TestTensor x = random_tensor(DType::BF16, {20, 64}, 7), w = random_tensor(DType::BF16, {18, 64}, 8);
+  for (int64_t i = 0; i < 64; ++i) {
+    x.set(2 * 64 + i, 1e-39);               // an operand
+    x.set(3 * 64 + i, i == 5 ? 1e-30 : 0);  // a product with the column below
+    w.set(4 * 64 + i, 1e-9);
+  }
+  const TestTensor y = runner.run("linear", {x, w}, {{"out", std::string("f32")}})[0];
+  for (int64_t c = 0; c < 18; ++c) EXPECT_EQ(std::bit_cast<uint32_t>(y.as<float>()[2 * 18 + c]), 0u) << c;
+  EXPECT_EQ(std::bit_cast<uint32_t>(y.as<float>()[3 * 18 + 4]), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Tiles, testing::ValuesIn(tile_sets()), isa_test_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Tiles);
+
+TEST(TileSets, TheTrialAgrees) {
+  if (tile_sets().empty()) GTEST_SKIP() << "no AVX-512 here, or not in this build";
+#if defined(__x86_64__)
+  EXPECT_TRUE(amx_emulated::unit_works());
+  EXPECT_EQ(parse_isa("amx").is_ok(), tile_sets().front() == Isa::Amx);
+#endif
+}
+
+TEST(TileSets, AreOfferedWhereTheyWorkAndTheEmulationByItsNameAlone) {
+  for (const Isa isa : supported_isas()) EXPECT_NE(isa, Isa::AmxEmulated);
+  EXPECT_NE(parse_isa("auto").value(), Isa::AmxEmulated);
+  const auto amx = parse_isa("amx");
+  if (amx.is_ok()) {
+    EXPECT_EQ(parse_isa("auto").value(), Isa::Amx);
+    return;
+  }
+  EXPECT_NE(amx.status().message().find("isa \"amx\" is not supported by this processor; allowed here: auto, baseline"),
+            std::string::npos)
+      << amx.status().message();
+}
+
+// Both give the same bits, where both can run.
+TEST(TileSets, TheInstructionsAndTheirEmulationAgree) {
+  if (!parse_isa("amx").is_ok()) GTEST_SKIP() << "this processor has no AMX";
+  const OpRunner real(Isa::Amx), emulated(Isa::AmxEmulated);
+  for (const double scale : {1.0, 1e-19, 3e-38, 1e19})  // products around the subnormals and around overflow too
+    for (const int64_t m : {1, 16, 50}) {
+      const TestTensor x = random_tensor(DType::BF16, {m, 577}, 1, -scale, scale),
+                       w = random_tensor(DType::BF16, {100, 577}, 2, -scale, scale);
+      const std::vector<TestTensor> in{x, w};
+      for (const char* out : {"f32", "same"})
+        expect_same_bits(real.run("linear", in, {{"out", std::string(out)}})[0],
+                         emulated.run("linear", in, {{"out", std::string(out)}})[0], fmt::format("{} {}", scale, m));
+    }
+}
+
+}  // namespace
+}  // namespace reprise::cpu::tiles_test
