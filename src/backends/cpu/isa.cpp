@@ -38,9 +38,9 @@ bool has_movbe_f16c_and_lzcnt() {
 }
 #endif
 
-#define REPRISE_IS_AMX(name, set) +(Isa::name == Isa::Amx)
-constexpr bool kAmxIsBuilt = 0 REPRISE_CPU_TILE_ISAS(REPRISE_IS_AMX);
-#undef REPRISE_IS_AMX
+constexpr bool is_built(Isa isa) {
+  return std::find(std::begin(kBuiltIsas), std::end(kBuiltIsas), isa) != std::end(kBuiltIsas);
+}
 
 // What keeps the set away: empty where it works.
 struct AmxState {
@@ -86,11 +86,8 @@ AmxState find_amx() {
     return state;
   }
 #endif
-#define REPRISE_TRY(name, set)                                     \
-  if (Isa::name == Isa::Amx && !try_instructions(set::unit_works)) \
+  if (is_built(Isa::Amx) && !try_instructions([] { return unit_works(Isa::Amx); }))
     state.why = "a trial product on the tile registers failed";
-  REPRISE_CPU_TILE_ISAS(REPRISE_TRY)
-#undef REPRISE_TRY
   return state;
 }
 #else
@@ -156,7 +153,7 @@ std::vector<Isa> built_isas() { return {std::begin(kBuiltIsas), std::end(kBuiltI
 std::vector<Isa> supported_isas() {
   std::vector<Isa> out;
   for (const Isa isa : isas_of_this_processor())
-    if (std::find(std::begin(kBuiltIsas), std::end(kBuiltIsas), isa) != std::end(kBuiltIsas)) out.push_back(isa);
+    if (is_built(isa)) out.push_back(isa);
   return out;
 }
 
@@ -165,7 +162,7 @@ std::string isa_choices() { return join("auto", built_isas()); }
 Result<Isa> parse_isa(std::string_view name) {
   auto supported = supported_isas();
   if (name == "auto") return supported.back();
-  if (kAmxIsBuilt && std::find(supported.begin(), supported.end(), Isa::Avx512) != supported.end())
+  if (is_built(Isa::AmxEmulated) && std::find(supported.begin(), supported.end(), Isa::Avx512) != supported.end())
     supported.push_back(Isa::AmxEmulated);
   for (Isa isa : supported)
     if (name == isa_name(isa)) return isa;
@@ -177,7 +174,7 @@ Result<Isa> parse_isa(std::string_view name) {
 
 std::string why_no_amx() {
   if (!amx_state().there) return {};
-  return kAmxIsBuilt ? amx_state().why : "this program was built without it";
+  return is_built(Isa::Amx) ? amx_state().why : "this program was built without it";
 }
 
 bool bf16_dot_is_fast() {

@@ -36,8 +36,18 @@ enum class Isa : uint8_t {
 #define REPRISE_AVX512(X) X(Avx512, avx512)
 #endif
 // Those that are another set with products of their own.
-#if defined(__x86_64__) && !defined(REPRISE_WITHOUT_AVX512) && !defined(REPRISE_WITHOUT_AMX)
-#define REPRISE_CPU_TILE_ISAS(X) X(Amx, amx) X(AmxEmulated, amx_emulated)
+#ifdef REPRISE_WITHOUT_AMX
+#define REPRISE_AMX(X)
+#else
+#define REPRISE_AMX(X) X(Amx, amx)
+#endif
+#ifdef REPRISE_WITHOUT_AMX_EMULATED
+#define REPRISE_AMX_EMULATED(X)
+#else
+#define REPRISE_AMX_EMULATED(X) X(AmxEmulated, amx_emulated)
+#endif
+#if defined(__x86_64__) && !defined(REPRISE_WITHOUT_AVX512)
+#define REPRISE_CPU_TILE_ISAS(X) REPRISE_AMX(X) REPRISE_AMX_EMULATED(X)
 #else
 #define REPRISE_CPU_TILE_ISAS(X)
 #endif

@@ -35,4 +35,11 @@ const KernelTable& kernel_table(Isa isa) {
   check_failed("isa", __FILE__, __LINE__, fmt::format("no kernels for isa {}", isa_name(isa)));
 }
 
+bool unit_works([[maybe_unused]] Isa isa) {
+#define REPRISE_TRY(choice, set) \
+  if (isa == Isa::choice) return set::unit_works();
+  REPRISE_CPU_TILE_ISAS(REPRISE_TRY)
+  return false;
+}
+
 }  // namespace reprise::cpu

@@ -160,4 +160,7 @@ struct KernelTable {
 
 const KernelTable& kernel_table(Isa isa);
 
+// Whether the tile registers of a set that has them compute what they should; false where this program has none of it.
+bool unit_works(Isa isa);
+
 }  // namespace reprise::cpu
