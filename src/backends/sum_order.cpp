@@ -70,8 +70,9 @@ const Order kCpu[] = {
 };
 
 // On tile registers, bf16 alone: the rest of `amx` is as avx512 has it.
-constexpr std::string_view kTileOps[] = {"linear", "linear_add", "lm_head_argmax", "grouped_linear",
-                                         "grouped_linear_rows"};
+constexpr std::string_view kTileOps[] = {
+    "linear",          "linear_add",          "lm_head_argmax", "grouped_linear", "grouped_linear_rows",
+    "per_head_matmul", "per_head_matmul_rows"};
 constexpr std::string_view kTileOrder =
     "one chain over blocks of 32 K, ascending, from 0: of a block two chains of 16 multiply-adds from 0, over its even "
     "and its odd K, ascending; one is added to the other, and that to the sum";

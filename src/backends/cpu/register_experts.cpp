@@ -1,7 +1,6 @@
 // Entries of a mixture of experts: the choice, the way to the experts and back, products in groups of rows.
-#include "backends/cpu/kernels/linear_shape.h"
 #include "backends/cpu/kernels/moe_shape.h"
-#include "backends/cpu/kernels/unit_shape.h"
+#include "backends/cpu/product_bytes.h"
 #include "backends/cpu/register.h"
 #include "ops/args/experts.h"
 #include "ops/args/products.h"
@@ -21,20 +20,12 @@ size_t gate_bytes(const MoeGateArgs& a, const LiveSizes&, int threads) {
 size_t route_bytes(const MoeRouteArgs& a, const LiveSizes&, int threads) {
   return static_cast<size_t>(threads * route_row(a.count)) * sizeof(int32_t);
 }
-// Of 16-bit x, on tile registers or not.
-template <bool kTiles, class A>
-size_t grouped_bytes(const A& a, const LiveSizes& bound, int threads) {
-  const int64_t rows = a.shape.rows.value(bound), k = a.shape.depth;
-  const size_t words = linear_thread_bytes(rows, k);
-  return static_cast<size_t>(threads) * (kTiles ? std::max(words, unit_thread_bytes(rows, 2 * k)) : words);
-}
-
 template <bool kTiles>
 void add_products(Entries& entries, const KernelTable& k) {
   entries.add("grouped_linear", k.grouped_linear,
-              {.scratch = scratch(grouped_bytes<kTiles, GroupedLinearArgs>), .layouts = {"panel64"}});
+              {.scratch = scratch(product_bytes<kTiles, GroupedLinearArgs>), .layouts = {"panel64"}});
   entries.add("grouped_linear_rows", k.grouped_linear_rows,
-              {.scratch = scratch(grouped_bytes<kTiles, GroupedLinearRowsArgs>), .layouts = {"panel64"}});
+              {.scratch = scratch(product_bytes<kTiles, GroupedLinearRowsArgs>), .layouts = {"panel64"}});
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Entries of multi-head latent attention: projections per head, caches of rows, attention over latents.
 #include "backends/cpu/kernels/attention_plan.h"
 #include "backends/cpu/kernels/expanded_shape.h"
-#include "backends/cpu/kernels/linear_shape.h"
+#include "backends/cpu/product_bytes.h"
 #include "backends/cpu/register.h"
 #include "ops/args/attention.h"
 #include "ops/args/products.h"
@@ -9,9 +9,13 @@
 namespace reprise::cpu {
 namespace {
 
-template <class A>
-size_t head_bytes(const A& a, const LiveSizes& bound, int threads) {
-  return static_cast<size_t>(threads) * linear_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
+template <bool kTiles>
+void add_products(Entries& entries, const KernelTable& k) {
+  entries.add(
+      "per_head_matmul", k.per_head_matmul,
+      {.scratch = scratch(product_bytes<kTiles, PerHeadMatmulArgs>), .f32_scratch = false, .layouts = {"panel64"}});
+  entries.add("per_head_matmul_rows", k.per_head_matmul_rows,
+              {.scratch = scratch(product_bytes<kTiles, PerHeadMatmulRowsArgs>), .layouts = {"panel64"}});
 }
 
 Status accepts_expanded(const OpCall& c) {
@@ -46,10 +50,7 @@ size_t attention_bytes(const LatentAttentionArgs& a, const LiveSizes& bound, int
 void register_latent(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
   Entries entries(kernels, isa);
-  entries.add("per_head_matmul", k.per_head_matmul,
-              {.scratch = scratch(head_bytes<PerHeadMatmulArgs>), .f32_scratch = false, .layouts = {"panel64"}});
-  entries.add("per_head_matmul_rows", k.per_head_matmul_rows,
-              {.scratch = scratch(head_bytes<PerHeadMatmulRowsArgs>), .layouts = {"panel64"}});
+  has_tiles(isa) ? add_products<true>(entries, k) : add_products<false>(entries, k);
   entries.add("latent_attention", k.latent_attention,
               {.second = k.latent_attention_merge, .scratch = scratch(attention_bytes)});
   entries.add("expanded_latent_attention", k.expanded_latent_attention,

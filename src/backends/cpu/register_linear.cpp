@@ -1,21 +1,13 @@
 // Entries of products with a weight in panel64, of what is fused with them, and of the table of embeddings.
 #include "backends/cpu/kernels/argmax_shape.h"
-#include "backends/cpu/kernels/linear_shape.h"
-#include "backends/cpu/kernels/unit_shape.h"
 #include "backends/cpu/layout.h"
+#include "backends/cpu/product_bytes.h"
 #include "backends/cpu/register.h"
 #include "ops/args/products.h"
 
 namespace reprise::cpu {
 namespace {
 
-// Of 16-bit x, on tile registers or not.
-template <bool kTiles, class A>
-size_t product_bytes(const A& a, const LiveSizes& bound, int threads) {
-  const int64_t rows = a.shape.rows.value(bound), k = a.shape.depth;
-  const size_t words = linear_thread_bytes(rows, k);
-  return static_cast<size_t>(threads) * (kTiles ? std::max(words, unit_thread_bytes(rows, 2 * k)) : words);
-}
 template <bool kTiles>
 size_t head_bytes(const LmHeadArgs& a, const LiveSizes& bound, int threads) {
   return product_bytes<kTiles>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);

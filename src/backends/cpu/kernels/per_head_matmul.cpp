@@ -38,6 +38,48 @@ struct HeadCall {
   T* out;
 };
 
+// Rows [m, m + rows) of a head's panel of sums, kPanelColumns apart.
+template <class In>
+void store_panel(const HeadCall<In>& c, int64_t h, int64_t m, int64_t rows, int64_t panel, const float* sums) {
+  const int64_t column = panel * kPanelColumns;
+  const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, c.n - column));
+  const auto out = [&](int64_t i) { return c.out + (c.row(m + i) * c.heads + h) * c.n + column; };
+  if (!c.list) return round_sums<In, In>(sums, rows, columns, nullptr, out(0), c.heads * c.n);
+  for (int64_t i = 0; i < rows; ++i) round_sums<In, In>(sums + i * kPanelColumns, 1, columns, nullptr, out(i), 0);
+}
+
+// Calls body(head, its first panel, behind its last one) for the thread's panels.
+template <class In, class Body>
+void each_head(const HeadCall<In>& c, const Launch& l, const Body& body) {
+  const int64_t panels = (c.n + kPanelColumns - 1) / kPanelColumns;
+  const Range mine = l.share(c.heads * panels);
+  for (int64_t h = mine.begin / panels; h * panels < mine.end; ++h)
+    body(h, std::max(mine.begin - h * panels, int64_t{0}), std::min(mine.end - h * panels, panels));
+}
+
+#ifdef REPRISE_TILES
+void run_on_tiles(const HeadCall<Bf16>& c, const Launch& l) {
+  const int64_t panels = (c.n + kPanelColumns - 1) / kPanelColumns, words = (c.k + 1) / 2;
+  const int64_t panel_bytes = words * 4 * kPanelColumns, block = unit_row_block(c.count, 2 * c.k);
+  const auto* weight = static_cast<const uint8_t*>(c.weight);
+  const UnitScratch<UnitBf16> own(l.scratch<uint8_t>(static_cast<int64_t>(unit_thread_bytes(c.tokens, 2 * c.k))), block,
+                                  2 * c.k);
+  TileUnit unit;
+  each_head(c, l, [&](int64_t h, int64_t first, int64_t last) {
+    for (int64_t m = 0; m < c.count; m += block) {
+      const int64_t rows = std::min(block, c.count - m);
+      pack_unit_rows(rows, 2 * c.k, own.x, [&](int64_t i) { return c.x + (c.row(m + i) * c.heads + h) * c.k; });
+      for (int64_t p = first; p < last; ++p) {
+        const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, c.n - p * kPanelColumns));
+        unit_panel<UnitBf16>(unit, own.x, rows, weight + (h * panels + p) * panel_bytes, words, 0,
+                             (columns + 15) / 16 * 16, own.sums);
+        store_panel(c, h, m, rows, p, own.sums);
+      }
+    }
+  });
+}
+#endif
+
 template <class In, class W>
 void run(const HeadCall<In>& c, const Launch& l) {
   const int64_t panels = (c.n + kPanelColumns - 1) / kPanelColumns;
@@ -45,10 +87,8 @@ void run(const HeadCall<In>& c, const Launch& l) {
   const auto* weight = static_cast<const typename W::Elem*>(c.weight);
   auto* own = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(c.tokens, c.k)));
   const int64_t block = linear_row_block(c.count);
-  const Range mine = l.share(c.heads * panels);
   Scratch scratch;
-  for (int64_t h = mine.begin / panels; h * panels < mine.end; ++h) {
-    const int64_t first = std::max(mine.begin - h * panels, int64_t{0}), last = std::min(mine.end - h * panels, panels);
+  each_head(c, l, [&](int64_t h, int64_t first, int64_t last) {
     for (int64_t m = 0; m < c.count; m += block) {
       const int64_t rows = std::min(block, c.count - m);
       TileRows<W> from;
@@ -57,19 +97,13 @@ void run(const HeadCall<In>& c, const Launch& l) {
       else
         from = packed_rows<In, W>(rows, c.k, own, [&](int64_t i) { return c.x + (c.row(m + i) * c.heads + h) * c.k; });
       for (int64_t p = first; p < last; ++p) {
-        const int64_t column = p * kPanelColumns;
-        const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, c.n - column));
+        const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, c.n - p * kPanelColumns));
         panel_product<W>(from.x, from.ldx, rows, weight + (h * panels + p) * panel_elems, 0, c.k,
                          (columns + 15) / 16 * 16, scratch);
-        const auto out = [&](int64_t i) { return c.out + (c.row(m + i) * c.heads + h) * c.n + column; };
-        if (!c.list)
-          round_sums<In, In>(scratch.c, rows, columns, nullptr, out(0), c.heads * c.n);
-        else
-          for (int64_t i = 0; i < rows; ++i)
-            round_sums<In, In>(scratch.c + i * kPanelColumns, 1, columns, nullptr, out(i), 0);
+        store_panel(c, h, m, rows, p, scratch.c);
       }
     }
-  }
+  });
 }
 
 // The rows between those of the list.
@@ -91,12 +125,16 @@ template <class In>
 void run_and_clear(const HeadCall<In>& c, const Launch& l) {
   if constexpr (WeightOf<In>::kParts == 2) {
     const FlushSubnormals flush;
+#if defined(REPRISE_TILES)
+    run_on_tiles(c, l);
+#else
 #if defined(__AVX512BF16__)
     if (l.way != 0)
       run<In, WeightBf16Dot>(c, l);
     else
 #endif
       run<In, WeightOf<In>>(c, l);
+#endif
     clear_others<In>(c, l);
   } else {
     run<In, WeightOf<In>>(c, l);
@@ -115,7 +153,7 @@ void some_rows(const PerHeadMatmulRowsArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNELS(per_head_matmul, all_rows)
-REPRISE_KERNELS(per_head_matmul_rows, some_rows)
+REPRISE_PRODUCTS(per_head_matmul, all_rows)
+REPRISE_PRODUCTS(per_head_matmul_rows, some_rows)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -108,7 +108,9 @@ namespace reprise::cpu {
   X(lm_head_argmax)                  \
   X(lm_head_argmax_merge)            \
   X(grouped_linear)                  \
-  X(grouped_linear_rows)
+  X(grouped_linear_rows)             \
+  X(per_head_matmul)                 \
+  X(per_head_matmul_rows)
 #define REPRISE_CPU_TILE_TYPED(X) \
   X(linear_w8a8_static)           \
   X(linear_w8a8_dynamic)          \
