@@ -135,7 +135,9 @@ FORM_NAMES = {"bf16": ("bf16", "x"), "w8a8": ("W8A8", "x Q8_0"), "q8_0": ("Q8_0 
 
 def peers_section(name, shape, *flags):
     def measure(run):
-        run.script("measure_peers.py", "--out", run.out, "--rounds", run.args.rounds, *flags, f"{name}={run.shapes / shape}")
+        beside = ["--beside-load"] if run.args.beside_load else []
+        run.script("measure_peers.py", "--out", run.out, "--rounds", run.args.rounds, *beside, *flags,
+                   f"{name}={run.shapes / shape}")
         return {"name": name, "forms": json.loads((run.out / f"{name}-peers.json").read_text(encoding="utf-8"))}
 
     return measure, show_peers

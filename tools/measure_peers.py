@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Reprise and llama.cpp on the same shapes, in turn: prefill, decode at two contexts, decode over batch sizes.
+"""Reprise and its peers on the same shapes, in turn: prefill, decode at two contexts, decode over batch sizes.
 
   tools/measure_peers.py --out docs/plots Qwen3-0.6B=$SHAPES/qwen3-0.6b    all formats
   tools/measure_peers.py --formats q8_0,q4_1 --only decode NAME=FOLDER     a part
   tools/measure_peers.py --layers 2 --formats bf16 --only batch NAME=FOLDER   that many layers of a large model
 
-The peer is built for this processor from its PyPI source package (tools/peers/llama_cpp.sh). Both use two threads and
-random weights of the shape; bf16 and w8a8 (against Q8_0) run from config.json here, the others from the very file
-the peer reads. The sides take turns --rounds times; medians count. The read bandwidth is measured before and
-after every run of ours; rounds whose probes are more than 20 % apart are marked. Nothing else should run. Writes
-NAME-peers.json and one picture per shape, and prints the tables of docs/benchmarks.md. --note puts the machine and the
-date under the title of the picture.
+llama.cpp is built for this processor from its PyPI source package (tools/peers/llama_cpp.sh); with --openvino OpenVINO
+GenAI runs too (tools/peers/openvino.sh), on the same file, for bf16 on one in F16. All use two threads and random
+weights of the shape; bf16 and w8a8 (against Q8_0) run from config.json here, the others from the very file the peers
+read. The sides take turns --rounds times; medians count. The read bandwidth is measured before and after every run of
+ours; rounds whose probes are more than 20 % apart are marked. Refuses to run beside other load. Writes NAME-peers.json
+and one picture per shape, and prints the tables of docs/benchmarks.md. --note puts the machine and the date under the
+title of the picture.
 """
 import argparse
 import json
@@ -20,6 +21,8 @@ import pathlib
 import statistics
 import subprocess
 import sys
+
+import benchmark
 
 HERE = pathlib.Path(__file__).parent
 FORMATS = {  # ours: flags; peer: format of the file
@@ -51,6 +54,9 @@ class Sides:
         self.peer_file = run([HERE / "peers/llama_cpp.sh", "model", folder, peer_format]).strip()
         self.flags = [*flags, "--model-path", folder] if flags else ["--model-path", self.peer_file]
         self.probes = []
+        if args.openvino:  # it reads no bf16 file
+            self.openvino_file = (run([HERE / "peers/llama_cpp.sh", "model", folder, "F16"]).strip()
+                                  if peer_format == "bf16" else self.peer_file)
 
     def ours(self, batches, input_len, output_len, repeat=1):
         out = json.loads(run([self.args.binary, "bench", "one-batch", "--json", "--threads", 2, *self.flags,
@@ -77,23 +83,38 @@ class Sides:
                 found[row["pl"]] = row["speed_tg"]
         return [found[b] for b in batches]
 
+    def openvino(self, kind, sizes, output_len):
+        """Of --openvino, by size; nothing without it, or for a format that it does not read."""
+        if not self.args.openvino:
+            return {}
+        answer = json.loads(run([HERE / "peers/openvino.sh", "run", self.openvino_file, f"--{kind}",
+                                 ",".join(map(str, sizes)), "--output-len", output_len]).splitlines()[-1])
+        self.openvino_version = answer["version"]
+        return {int(size): value for size, value in answer[kind].items()}
+
     def prefill(self):
         ours = self.ours([1], 512, 2, 3)[0]
-        return {"prefill 512": (ours["prefill_tok_s"], self.peer(["-p", 512, "-n", 0])[0], ours)}
+        other = self.openvino("prefill", [512], 1)
+        return {"prefill 512": (ours["prefill_tok_s"], self.peer(["-p", 512, "-n", 0])[0], ours, other.get(512))}
 
     def decode(self):
         out = {}
+        other = self.openvino("decode", [c - 16 for c in CONTEXTS], 32)
         for context in CONTEXTS:
             row = self.ours([1], context - 16, 33)[0]
             out[f"decode, context {context}"] = (
-                row["decode_tok_s"], self.peer(["-p", 0, "-n", 32, "-d", context - 16])[0], row)
+                row["decode_tok_s"], self.peer(["-p", 0, "-n", 32, "-d", context - 16])[0], row,
+                other.get(context - 16))
         return out
 
     def batch(self):
         n = self.args.batch_output_len
         ours = self.ours(self.args.batches, 128, n)
         peer = self.peer_batches(self.args.batches, n)
-        return {f"batch {r['batch_size']}": (r["decode_tok_s"], p, r) for r, p in zip(ours, peer)}
+        # Fewer tokens than these are lost in the noise of the two runs whose difference it is.
+        other = self.openvino("batches", self.args.batches, max(n, 65))
+        return {f"batch {r['batch_size']}": (r["decode_tok_s"], p, r, other.get(r["batch_size"]))
+                for r, p in zip(ours, peer)}
 
 
 def with_layers(folder, layers):
@@ -125,6 +146,8 @@ def measure(args, folder, form):
                        "ours_range": [ours[0], ours[-1]], "peer_range": [peer[0], peer[-1]],
                        "pct_bandwidth": middle.get("pct_bandwidth"), "pct_peak": middle.get("pct_peak"),
                        "row": {key: middle[key] for key in ("weight_bytes", "kv_bytes")}}
+        if rounds[0][name][3] is not None:
+            table[name]["openvino"] = statistics.median(r[name][3] for r in rounds)
     if all(f"decode, context {c}" in table for c in CONTEXTS):
         step = {c: 1 / table[f"decode, context {c}"]["ours"] for c in CONTEXTS}
         peer = {c: 1 / table[f"decode, context {c}"]["peer"] for c in CONTEXTS}
@@ -142,22 +165,27 @@ def measure(args, folder, form):
 def show(name, form, result):
     print(f"\n{name} {form} against llama.cpp {FORMATS[form][1]}; read bandwidth {result['read_GBps'][0]:.0f} to "
           f"{result['read_GBps'][1]:.0f} GB/s{'' if result['steady'] else ' (not steady)'}\n")
-    print("| | Reprise | llama.cpp | ratio | share of the limit |\n|---|---|---|---|---|")
+    third = any("openvino" in v for v in result["cells"].values())
+    print(f"| | Reprise | llama.cpp | ratio |{' OpenVINO | ratio |' if third else ''} share of the limit |\n"
+          f"|---|---|---|---|{'---|---|' if third else ''}---|")
     for cell, v in result["cells"].items():
         unit = v.get("unit", "tok/s")
         share = v.get("pct_peak") if cell.startswith("prefill") else v.get("pct_bandwidth")
         kind = "of peak" if cell.startswith("prefill") else "of read bandwidth"
-        print(f"| {cell} | {v['ours']:.1f} {unit} | {v['peer']:.1f} | {v['ours'] / v['peer']:.2f} x | "
+        other = f" {v['openvino']:.1f} | {v['ours'] / v['openvino']:.2f} x |" if "openvino" in v else " | |" * third
+        print(f"| {cell} | {v['ours']:.1f} {unit} | {v['peer']:.1f} | {v['ours'] / v['peer']:.2f} x |{other} "
               f"{f'{share:.0f} % {kind}' if share else ''} |", flush=True)
 
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 440, 80, 20, 50, 60
+DASHES = {"ours": "", "peer": "6 4", "openvino": "2 3"}
+NAMES = {"ours": "Reprise", "peer": "llama.cpp", "openvino": "OpenVINO"}
 
 
 def draw(name, results, batches, note=""):
-    """Decode over batch sizes, both axes logarithmic: solid is ours, dashed the peer."""
+    """Decode over batch sizes, both axes logarithmic: solid is ours, dashed and dotted the peers."""
     lines = [(form, side, [r["cells"][f"batch {b}"][side] for b in batches]) for form, r in results.items()
-             for side in ("ours", "peer")]
+             for side in DASHES if side in r["cells"][f"batch {batches[0]}"]]
     low = math.log2(min(min(v) for _, _, v in lines)) - 0.3
     high = math.log2(max(max(v) for _, _, v in lines)) + 0.3
 
@@ -167,10 +195,12 @@ def draw(name, results, batches, note=""):
     def y(value):
         return HEIGHT - BOTTOM - (math.log2(value) - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
+    third = ", dotted: OpenVINO" if any(side == "openvino" for _, side, _ in lines) else ""
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">',
            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
            f'<text x="{LEFT}" y="22" font-size="16" fill="#222222">{name}: decode, tokens per second</text>',
-           f'<text x="{LEFT}" y="40" font-size="11" fill="#777777">solid: Reprise, dashed: llama.cpp (w8a8 against Q8_0); '
+           f'<text x="{LEFT}" y="40" font-size="11" fill="#777777">solid: Reprise, dashed: llama.cpp (w8a8 against '
+           f'Q8_0){third}; '
            f'both axes logarithmic{"; " + note if note else ""}</text>']
     for power in range(math.ceil(low), math.floor(high) + 1):
         out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(2 ** power):.1f}" y2="{y(2 ** power):.1f}" '
@@ -182,12 +212,11 @@ def draw(name, results, batches, note=""):
     out.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 14}" font-size="12" text-anchor="middle" '
                'fill="#555555">sequences decoded together</text>')
     for index, form in enumerate(results):
-        for side in ("ours", "peer"):
-            values = next(v for f, s, v in lines if (f, s) == (form, side))
+        for side, values in ((s, v) for f, s, v in lines if f == form):
             points = " ".join(f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(values))
-            dash = ' stroke-dasharray="6 4"' if side == "peer" else ""
+            dash = f' stroke-dasharray="{DASHES[side]}"' if DASHES[side] else ""
             out.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[form]}" stroke-width="2"{dash}/>')
-            who = "Reprise" if side == "ours" else "llama.cpp"
+            who = NAMES[side]
             out += [f'<circle cx="{x(i):.1f}" cy="{y(v):.1f}" r="3" fill="{COLOURS[form]}"><title>{who} {form}, batch '
                     f'{batches[i]}: {v:.0f} tok/s</title></circle>' for i, v in enumerate(values)]
         out.append(f'<rect x="{LEFT + 20}" y="{TOP + 8 + 18 * index}" width="14" height="4" fill="{COLOURS[form]}"/>'
@@ -205,6 +234,8 @@ def main():
     parser.add_argument("--batch-output-len", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--layers", type=int, help="of every shape; default: those of its config.json")
+    parser.add_argument("--openvino", action="store_true", help="measure OpenVINO GenAI too")
+    parser.add_argument("--beside-load", action="store_true", help="to try the program out: the figures mean nothing")
     parser.add_argument("--note", default="", help="machine and date, for the picture")
     parser.add_argument("shapes", nargs="+", metavar="NAME=MODEL_FOLDER")
     args = parser.parse_args()
@@ -217,6 +248,9 @@ def main():
         if kind not in ("prefill", "decode", "batch"):
             parser.error(f'--only "{kind}"; allowed: prefill, decode, batch')
     args.bench = pathlib.Path(run([HERE / "peers/llama_cpp.sh", "build"]).strip())
+    reasons = benchmark.other_load(None, benchmark.measured_busy())
+    if reasons and not args.beside_load:
+        sys.exit(f"other load: {'; '.join(reasons)}. End it")
     args.out.mkdir(parents=True, exist_ok=True)
     for shape in args.shapes:
         name, _, folder = shape.partition("=")

@@ -4,7 +4,8 @@
 #
 #   tools/peers/llama_cpp.sh build                       prints the folder of the built programs
 #   tools/peers/llama_cpp.sh server                      the same, with llama-server (without its page) among them
-#   tools/peers/llama_cpp.sh model CONFIG_FOLDER FORMAT  prints the GGUF file; FORMAT: bf16, Q8_0, Q4_0, Q4_1, Q4_K_M
+#   tools/peers/llama_cpp.sh model CONFIG_FOLDER FORMAT  prints the GGUF file; FORMAT: bf16, F16, Q8_0, Q4_0,
+#                                                        Q4_1, Q4_K_M
 #   tools/peers/llama_cpp.sh model FILE.gguf FORMAT      the tensors of a file in another format
 set -euo pipefail
 package=llama-cpp-python==${LLAMA_CPP_PYTHON:-0.3.36}
@@ -19,6 +20,9 @@ build() {
     {
       python3 -m pip download --no-deps --no-binary :all: --dest "$home" "$package"
       tar xzf "$home"/*.tar.gz --strip-components=1 -C "$home/source"
+      # g++ 12 drops stores into what the intrinsic is told to read eight bytes of: AMX would end in SIGILL.
+      sed -i 's/_tile_loadconfig(\(&[a-z_]*\));/asm volatile("" ::"r"(\1) : "memory"); _tile_loadconfig(\1);/' \
+        "$home"/source/vendor/llama.cpp/ggml/src/ggml-cpu/amx/*.cpp
       cmake -S "$home/source/vendor/llama.cpp" -B "$home/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \
         -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
       ninja -C "$home/build" llama-bench llama-batched-bench llama-quantize
