@@ -644,6 +644,8 @@ Status Engine::capture(ProgramBuilder& builder) {
           "passes run eagerly, and with the unfused run within {:.3g} of a row's root mean square",
           fmt::join(b.ops, ", "), b.relative);
   }
+  for (size_t p = 0; p < phases().size(); ++p)
+    runners_[p]->set_clock(options_.steps_ahead > 1 ? StepClock::Marks : StepClock::Host);
   if (!learned_file_.empty()) {
     if (const auto learned = load_learned(learned_file_); learned.is_ok()) restore(*learned, runners_);
   }

@@ -71,13 +71,13 @@ class StepRunner {
   Result<StepPlan> plan(int64_t n) const;
   // Launches it so, without waiting.
   Status launch(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
-  // The launched step of this plan is done; it took so long.
-  void finished(const StepPlan& plan, int64_t n, double us);
+  // The launched step of this plan is done; it took so long, where that was measured by the runner's clock.
+  void finished(const StepPlan& plan, int64_t n, std::optional<double> us);
   // The launched step failed, at once or later, and the stream is idle. A replay that the device refused takes its size
   // out of service and runs eagerly, to its end; any other failure is returned.
   Status fall_back(const StepPlan& plan, const LiveSizes& live, Stream& stream, StepOutput output,
                    const Status& failed);
-  // All of this in one call.
+  // All of this in one call; timed by the host's clock alone.
   Status run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
   // What a step of so many rows costs, and whether it would run like others.
   RowsCost cost(int64_t n) const;
@@ -110,6 +110,9 @@ class StepRunner {
   size_t graph_bytes() const;
   size_t planned_bytes() const;  // activations, the larger of the models
 
+  // What the costs are read from.
+  StepClock clock() const { return clock_; }
+  void set_clock(StepClock clock) { clock_ = clock; }
   StepCosts& costs() { return costs_; }
   const StepCosts& costs() const { return costs_; }
   TrafficHistogram& traffic() { return traffic_; }
@@ -129,6 +132,7 @@ class StepRunner {
   CompiledModel* replaced_ = nullptr;
   std::string replaced_reason_;
   PhaseStats stats_;
+  StepClock clock_ = StepClock::Host;
   StepCosts costs_;
   TrafficHistogram traffic_;
   CompiledModel* last_ = nullptr;
