@@ -177,8 +177,7 @@ class Course {
     const sched::RequestResult& result = *one.answer->result;
     CHECK(may_fail_ || result.status.is_ok() || result.status.code() == Code::Cancelled, "request {}: {}", one.id,
           result.status.message());
-    if (result.finish == sched::FinishReason::Cancelled)
-      want.resize(std::min(want.size(), one.answer->tokens.size()));
+    if (result.finish == sched::FinishReason::Cancelled) want.resize(std::min(want.size(), one.answer->tokens.size()));
     CHECK(one.answer->tokens == want, "request {} of {} tokens has another answer", one.id, length);
   }
 
