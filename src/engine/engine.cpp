@@ -567,13 +567,11 @@ int Engine::usual_warmups() const {
   return 0;
 }
 
-// By measured times: each size needs a capture of its own, and ranks would have to agree.
+// Ranks would have to agree on what was measured.
 void Engine::choose_streams() {
   GraphOptions& g = options_.graph;
-  if (!g.choose_streams || (!platform_.device->info().live_sizes && !options_.member)) return;
-  log::notice("`graph_streams` auto: one stream: {}", options_.member
-                                                          ? "ranks would have to measure together"
-                                                          : "all threads of the device work on each launch as it is");
+  if (!g.choose_streams || !options_.member) return;
+  log::notice("`graph_streams` auto: one stream: ranks would have to measure together");
   g.choose_streams = false;
   g.pipeline.streams = 1;
 }

@@ -125,13 +125,20 @@ void StepRunner::count_fallback(std::string_view reason) {
   ++it->second;
 }
 
+// One serves all sizes where graphs read live ones, unless their streams were measured.
+int64_t StepRunner::capture_key(const CompiledModel& m, int64_t size, int64_t n) const {
+  if (!parts_.live_sizes) return size;
+  const CompiledModel::StreamTimes* measured = m.stream_times_of(n);
+  return measured ? measured->size : parts_.largest;
+}
+
 Status StepRunner::launch(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
   // What a size was captured from decides; an eager step goes by its own rows.
   CompiledModel& m = model(plan.kind == StepPlan::Kind::Replay ? plan.size : n);
   last_ = &m;
   ++stats_.steps;
   traffic_.add(n);
-  if (plan.kind == StepPlan::Kind::Replay) return m.replay(capture_key(plan.size), live, stream, head_of(output));
+  if (plan.kind == StepPlan::Kind::Replay) return m.replay(capture_key(m, plan.size, n), live, stream, head_of(output));
   count_fallback(plan.reason);
   return m.launch(live, stream, head_of(output));
 }

@@ -119,7 +119,8 @@ class StepRunner {
   const TrafficHistogram& traffic() const { return traffic_; }
 
  private:
-  int64_t capture_key(int64_t size) const { return parts_.live_sizes ? parts_.largest : size; }
+  // The capture that a step of n rows replays, which is rounded up to this size.
+  int64_t capture_key(const CompiledModel& m, int64_t size, int64_t n) const;
   bool plain(int64_t rows) const { return parts_.fused_max > 0 && rows > parts_.fused_max; }
   // Where a batch of n is rounded up to; 0 and the reason when it cannot be replayed.
   int64_t size_of(int64_t n, std::string_view& reason) const;
