@@ -47,23 +47,64 @@ Status RecordedOrder::finish() const {
   return Status::ok();
 }
 
+RecordedOrder::Queues RecordedOrder::queues() const {
+  Queues queues;
+  for (uint32_t i = 0; i < launches_.size(); ++i) queues[launches_[i].stream].push_back(i);
+  return queues;
+}
+
+bool RecordedOrder::ready(uint32_t launch, const Clock& done) const {
+  const Clock& before = launches_[launch].before;
+  return std::equal(before.begin(), before.end(), done.begin(), [](uint32_t b, uint32_t d) { return b <= d; });
+}
+
 std::vector<uint32_t> RecordedOrder::order(uint64_t seed) const {
   std::minstd_rand random(static_cast<unsigned>(seed));
-  std::array<std::vector<uint32_t>, kMaxGraphStreams> queue;
-  for (uint32_t i = 0; i < launches_.size(); ++i) queue[launches_[i].stream].push_back(i);
+  const Queues queue = queues();
   Clock done{};
   std::vector<uint32_t> out;
   while (out.size() < launches_.size()) {
-    std::vector<uint8_t> ready;
-    for (uint8_t s = 0; s < kMaxGraphStreams; ++s) {
-      if (done[s] == queue[s].size()) continue;
-      const Clock& before = launches_[queue[s][done[s]]].before;
-      if (std::equal(before.begin(), before.end(), done.begin(), [](uint32_t b, uint32_t d) { return b <= d; }))
-        ready.push_back(s);
-    }
-    CHECK(!ready.empty(), "a wait follows its record, so something can always go on");
-    const uint8_t s = seed == 0 ? ready.back() : seed == 1 ? ready.front() : ready[random() % ready.size()];
+    std::vector<uint8_t> ready_streams;
+    for (uint8_t s = 0; s < kMaxGraphStreams; ++s)
+      if (done[s] < queue[s].size() && ready(queue[s][done[s]], done)) ready_streams.push_back(s);
+    CHECK(!ready_streams.empty(), "a wait follows its record, so something can always go on");
+    const uint8_t s = seed == 0   ? ready_streams.back()
+                      : seed == 1 ? ready_streams.front()
+                                  : ready_streams[random() % ready_streams.size()];
     out.push_back(queue[s][done[s]++]);
+  }
+  return out;
+}
+
+std::vector<RecordedOrder::Stage> RecordedOrder::stages() const {
+  const Queues queue = queues();
+  Clock done{};
+  const auto can_begin = [&](uint8_t s, const Clock& behind) {
+    return done[s] < queue[s].size() && ready(queue[s][done[s]], behind);
+  };
+  std::vector<Stage> out;
+  for (size_t left = launches_.size(); left > 0;) {
+    std::vector<uint8_t> begin;
+    for (uint8_t s = 0; s < kMaxGraphStreams; ++s)
+      if (can_begin(s, done)) begin.push_back(s);
+    CHECK(!begin.empty(), "a wait follows its record, so something can always go on");
+    const auto another = [&](const Clock& behind) {
+      for (uint8_t s = 0; s < kMaxGraphStreams; ++s)
+        if (s != begin[0] && can_begin(s, behind)) return true;
+      return false;
+    };
+    Stage stage;
+    Clock behind = done;
+    for (const uint8_t s : begin) {
+      Clock own = done;
+      // A stream by itself goes on until another one can begin.
+      while (own[s] < queue[s].size() && ready(queue[s][own[s]], own) && (begin.size() > 1 || !another(own)))
+        stage[s].push_back(queue[s][own[s]++]);
+      behind[s] = own[s];
+      left -= stage[s].size();
+    }
+    done = behind;
+    out.push_back(std::move(stage));
   }
   return out;
 }

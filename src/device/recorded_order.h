@@ -26,6 +26,10 @@ class RecordedOrder {
   // All launches in an order that is allowed: 0 runs side streams as early as possible, 1 as late as possible, others
   // mix them by chance.
   std::vector<uint32_t> order(uint64_t seed) const;
+  // Launches of a stage by stream, in order. Nothing in a stage waits for another stream of it, and every stage follows
+  // the one before as a whole. A side stream begins as early as it may.
+  using Stage = std::array<std::vector<uint32_t>, kMaxGraphStreams>;
+  std::vector<Stage> stages() const;
 
  private:
   // By stream: how many of its launches come before.
@@ -35,6 +39,9 @@ class RecordedOrder {
     Clock before;
   };
   Status known(uint8_t stream) const;
+  using Queues = std::array<std::vector<uint32_t>, kMaxGraphStreams>;
+  Queues queues() const;
+  bool ready(uint32_t launch, const Clock& done) const;
 
   std::vector<Launch> launches_;
   std::map<uint32_t, Clock> marks_;

@@ -51,13 +51,11 @@ int Engine::usual_warmups() const {
   return 0;
 }
 
-// By measured times: each size needs a capture of its own, and ranks would have to agree.
+// Ranks would have to agree on what was measured.
 void Engine::choose_streams() {
   GraphOptions& g = options_.graph;
-  if (!g.choose_streams || (!platform_.device->info().live_sizes && !options_.member)) return;
-  log::notice("`graph_streams` auto: one stream: {}", options_.member
-                                                          ? "ranks would have to measure together"
-                                                          : "all threads of the device work on each launch as it is");
+  if (!g.choose_streams || !options_.member) return;
+  log::notice("`graph_streams` auto: one stream: ranks would have to measure together");
   g.choose_streams = false;
   g.pipeline.streams = 1;
 }
@@ -128,6 +126,8 @@ Status Engine::capture(ProgramBuilder& builder) {
           "passes run eagerly, and with the unfused run within {:.3g} of a row's root mean square",
           fmt::join(b.ops, ", "), b.relative);
   }
+  for (size_t p = 0; p < phases().size(); ++p)
+    runners_[p]->set_clock(options_.steps_ahead > 1 ? StepClock::Marks : StepClock::Host);
   if (!learned_file_.empty()) {
     if (const auto learned = load_learned(learned_file_); learned.is_ok()) restore(*learned, runners_);
   }

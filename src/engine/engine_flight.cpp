@@ -338,11 +338,12 @@ void Engine::finish(Flight& f) {
     done = compute_again(f, done);
   } else {
     const Device& device = *platform_.device;
+    StepRunner& runner = runner_of(f.items);
     // The host may come late to the end of one of several steps; the device's marks do not.
-    std::optional<double> took;
-    if (flights_.size() > 2) took = device.between_us(*marks.begin, *marks.end);
-    if (!took) took = now_us(device) - std::max(f.begun_us, finished_us_);
-    runner_of(f.items).finished(f.plan, f.live.value[models::kTokens], *took);
+    const std::optional<double> took = runner.clock() == StepClock::Marks
+                                           ? device.between_us(*marks.begin, *marks.end)
+                                           : now_us(device) - std::max(f.begun_us, finished_us_);
+    runner.finished(f.plan, f.live.value[models::kTokens], took);
     const StepMarks& last = marks_[(f.ticket - 1) % marks_.size()];
     if (last.ticket != 0 && last.ticket == f.ticket - 1) f.gap_us = device.between_us(*last.end, *marks.begin);
   }

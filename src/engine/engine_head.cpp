@@ -139,11 +139,6 @@ std::vector<void*> Engine::lent_params(std::span<const ParamPlan> params, const 
 // What the model keeps of its hidden states, or reads of another's.
 Status Engine::choose_rows(models::TraceOptions& trace) {
   if (model_->source_width) trace.source_width = model_->source_width(config_.fields);
-  if (const DeviceInfo& device = platform_.device->info(); model_->own_head && !device.skips_negative_slots)
-    return error(Code::Unsupported,
-                 "`speculative_algorithm` EAGLE3: the head adds the model's rows and its own, of which one is absent, "
-                 "and {} reads no zeros for an absent row; allowed: NGRAM, SUFFIX, STANDALONE, NEXTN, EAGLE, none",
-                 device_kind_name(device.kind));
   const int64_t layers = config_.fields.num_hidden_layers;
   if (options_.kept_rows == KeptRows::Last) trace.kept_rows = {layers};
   if (options_.kept_rows != KeptRows::Layers) return Status::ok();

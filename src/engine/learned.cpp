@@ -11,19 +11,28 @@ namespace {
 constexpr int kVersion = 1;
 constexpr int64_t kMaxRows = int64_t{1} << 20;
 
-OrderedJson phase_json(const StepRunner& runner) {
-  OrderedJson times = OrderedJson::array(), traffic = OrderedJson::array();
+// Lists of step times, by clock. Files of versions without runs of steps have the first one alone.
+constexpr std::array<const char*, 2> kTimes{"times", "times_by_marks"};
+constexpr const char* times_by(StepClock clock) { return kTimes[static_cast<size_t>(clock)]; }
+
+OrderedJson time_json(const LearnedPhase::Time& t) {
+  return {t.kind == StepKind::Replay ? "replay" : "eager", t.rows, t.entry.microseconds, t.entry.count};
+}
+
+OrderedJson phase_json(const StepRunner& runner, const LearnedPhase& before) {
+  OrderedJson times = OrderedJson::array(), others = OrderedJson::array(), traffic = OrderedJson::array();
   for (const StepKind kind : {StepKind::Replay, StepKind::Eager}) {
     const auto& entries = runner.costs().entries(kind);
     for (size_t rows = 1; rows < entries.size(); ++rows)
-      if (entries[rows].count)
-        times.push_back(
-            {kind == StepKind::Replay ? "replay" : "eager", rows, entries[rows].microseconds, entries[rows].count});
+      if (entries[rows].count) times.push_back(time_json({kind, static_cast<int64_t>(rows), entries[rows]}));
   }
+  const StepClock other = runner.clock() == StepClock::Host ? StepClock::Marks : StepClock::Host;
+  for (const LearnedPhase::Time& t : before.times)
+    if (t.clock == other) others.push_back(time_json(t));
   const auto counts = runner.traffic().counts();
   for (size_t rows = 1; rows < counts.size(); ++rows)
     if (counts[rows]) traffic.push_back({rows, counts[rows]});
-  return {{"times", times}, {"traffic", traffic}};
+  return {{times_by(runner.clock()), times}, {times_by(other), others}, {"traffic", traffic}};
 }
 
 bool rows_ok(const Json& j) { return j.is_number_integer() && j.get<int64_t>() >= 1 && j.get<int64_t>() <= kMaxRows; }
@@ -33,13 +42,19 @@ Status read_phase(const Json& file, const std::string& name, LearnedPhase& out) 
   if (phase == file.end() || !phase->is_object()) return invalid("{} is missing", name);
   for (const char* list : {"times", "traffic"})
     if (!phase->contains(list) || !(*phase)[list].is_array()) return invalid("{}.{} is not a list", name, list);
-  for (const Json& t : (*phase)["times"]) {
-    const bool ok = t.is_array() && t.size() == 4 && t[0].is_string() && rows_ok(t[1]) && t[2].is_number() &&
-                    t[2].get<double>() >= 0 && t[3].is_number_unsigned();
-    if (!ok) return invalid("{}.times holds {}", name, t.dump());
-    out.times.push_back({t[0] == "eager" ? StepKind::Eager : StepKind::Replay,
-                         t[1].get<int64_t>(),
-                         {t[2].get<double>(), t[3].get<uint32_t>()}});
+  for (const StepClock clock : {StepClock::Host, StepClock::Marks}) {
+    const auto times = phase->find(times_by(clock));
+    if (times == phase->end()) continue;
+    if (!times->is_array()) return invalid("{}.{} is not a list", name, times_by(clock));
+    for (const Json& t : *times) {
+      const bool ok = t.is_array() && t.size() == 4 && t[0].is_string() && rows_ok(t[1]) && t[2].is_number() &&
+                      t[2].get<double>() >= 0 && t[3].is_number_unsigned();
+      if (!ok) return invalid("{}.{} holds {}", name, times_by(clock), t.dump());
+      out.times.push_back({t[0] == "eager" ? StepKind::Eager : StepKind::Replay,
+                           t[1].get<int64_t>(),
+                           {t[2].get<double>(), t[3].get<uint32_t>()},
+                           clock});
+    }
   }
   for (const Json& t : (*phase)["traffic"]) {
     if (!t.is_array() || t.size() != 2 || !rows_ok(t[0]) || !t[1].is_number_unsigned())
@@ -70,14 +85,17 @@ Status save_learned(const std::string& path, const Runners& runners) {
   std::error_code failed;
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);
   if (failed) return invalid("{}: {}", folder.string(), failed.message());
+  const auto before = load_learned(path);
   OrderedJson file{{"version", kVersion}};
-  for (size_t p = 0; p < kPhaseCount && runners[p]; ++p) file[std::string(kPhases[p].name)] = phase_json(*runners[p]);
+  for (size_t p = 0; p < kPhaseCount && runners[p]; ++p)
+    file[std::string(kPhases[p].name)] = phase_json(*runners[p], before.is_ok() ? (*before)[p] : LearnedPhase());
   return write_file_atomically(path, file.dump() + "\n");
 }
 
 void restore(const Learned& learned, const Runners& runners) {
   for (size_t p = 0; p < kPhaseCount && runners[p]; ++p) {
-    for (const auto& t : learned[p].times) runners[p]->costs().restore(t.kind, t.rows, t.entry);
+    for (const auto& t : learned[p].times)
+      if (t.clock == runners[p]->clock()) runners[p]->costs().restore(t.kind, t.rows, t.entry);
     for (auto [rows, batches] : learned[p].traffic) runners[p]->traffic().add(rows, batches);
   }
 }

@@ -20,6 +20,7 @@ struct LearnedPhase {
     StepKind kind;
     int64_t rows;
     StepCosts::Entry entry;
+    StepClock clock = StepClock::Host;
   };
   std::vector<Time> times;
   std::vector<std::pair<int64_t, uint64_t>> traffic;  // row count, batches
@@ -30,8 +31,9 @@ using Runners = std::array<std::unique_ptr<StepRunner>, kPhaseCount>;
 
 // NotFound: nothing learned yet. Invalid: the file is not one of ours; it is replaced by the next save.
 Result<Learned> load_learned(const std::string& path);
+// Times by other clocks than the runners' stay as the file has them.
 Status save_learned(const std::string& path, const Runners& runners);
-// Gives the runners what was learned about their phases.
+// Gives the runners what was learned about their phases, and of the times those by their clocks.
 void restore(const Learned& learned, const Runners& runners);
 
 }  // namespace reprise::engine

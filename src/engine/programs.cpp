@@ -386,8 +386,10 @@ Status ProgramBuilder::capture_size(size_t phase, int64_t size, StepRunnerParts&
 
 Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const Bindings& b) const {
   const std::string_view name = kPhases[phase].name;
-  // Where graphs read live sizes, the largest serves all.
+  // Where graphs read live sizes, the largest serves all; but which streams it has is measured by sizes.
   std::vector<int64_t> wanted = parts.live_sizes ? std::vector<int64_t>{parts.largest} : parts.sizes;
+  if (parts.live_sizes && options_.choose_streams && parts.model->has_streams())
+    while (wanted.front() > 1) wanted.insert(wanted.begin(), wanted.front() / 2);
   std::reverse(wanted.begin(), wanted.end());
   Progress progress(fmt::format("capturing {}", name), wanted.size(), b.progress);
   const std::string_view mode = graph_mode_name(parts.model->mode());

@@ -13,6 +13,11 @@ namespace reprise::engine {
 
 enum class StepKind : uint8_t { Replay, Eager };
 
+// What times are read from: the host's clock, or where several steps are submitted at once, the device's marks at their
+// begin and end. The host's has what it does between steps besides, so figures of one are not compared with the
+// other's.
+enum class StepClock : uint8_t { Host, Marks };
+
 class StepCosts {
  public:
   struct Entry {

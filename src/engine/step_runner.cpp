@@ -125,23 +125,33 @@ void StepRunner::count_fallback(std::string_view reason) {
   ++it->second;
 }
 
+// One serves all sizes where graphs read live ones, unless their streams were measured.
+int64_t StepRunner::capture_key(const CompiledModel& m, int64_t size, int64_t n) const {
+  if (!parts_.live_sizes) return size;
+  const CompiledModel::StreamTimes* measured = m.stream_times_of(n);
+  return measured ? measured->size : parts_.largest;
+}
+
 Status StepRunner::launch(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output) {
   // What a size was captured from decides; an eager step goes by its own rows.
   CompiledModel& m = model(plan.kind == StepPlan::Kind::Replay ? plan.size : n);
   last_ = &m;
   ++stats_.steps;
   traffic_.add(n);
-  if (plan.kind == StepPlan::Kind::Replay) return m.replay(capture_key(plan.size), live, stream, head_of(output));
+  if (plan.kind == StepPlan::Kind::Replay) return m.replay(capture_key(m, plan.size, n), live, stream, head_of(output));
   count_fallback(plan.reason);
   return m.launch(live, stream, head_of(output));
 }
 
-void StepRunner::finished(const StepPlan& plan, int64_t n, double us) {
-  if (plan.kind != StepPlan::Kind::Replay) return costs_.record(StepKind::Eager, n, us);
+void StepRunner::finished(const StepPlan& plan, int64_t n, std::optional<double> us) {
+  if (plan.kind != StepPlan::Kind::Replay) {
+    if (us) costs_.record(StepKind::Eager, n, *us);
+    return;
+  }
   ++stats_.replays;
   ++stats_.replays_by_size[plan.size];
   stats_.padded_rows += static_cast<uint64_t>(plan.size - n);
-  costs_.record(StepKind::Replay, parts_.live_sizes ? n : plan.size, us);
+  if (us) costs_.record(StepKind::Replay, parts_.live_sizes ? n : plan.size, *us);
 }
 
 Status StepRunner::fall_back(const StepPlan& plan, const LiveSizes& live, Stream& stream, StepOutput output,
@@ -162,7 +172,8 @@ Status StepRunner::run(const StepPlan& plan, int64_t n, const LiveSizes& live, S
   // What was launched before the failure ends before anything else begins.
   if (Status synchronized = stream.synchronize(); done.is_ok()) done = std::move(synchronized);
   if (!done.is_ok()) return fall_back(plan, live, stream, output, done);
-  finished(plan, n, now_us(device) - begin);
+  const double us = now_us(device) - begin;
+  finished(plan, n, clock_ == StepClock::Host ? std::optional(us) : std::nullopt);
   return Status::ok();
 }
 

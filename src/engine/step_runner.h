@@ -71,13 +71,13 @@ class StepRunner {
   Result<StepPlan> plan(int64_t n) const;
   // Launches it so, without waiting.
   Status launch(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
-  // The launched step of this plan is done; it took so long.
-  void finished(const StepPlan& plan, int64_t n, double us);
+  // The launched step of this plan is done; it took so long, where that was measured by the runner's clock.
+  void finished(const StepPlan& plan, int64_t n, std::optional<double> us);
   // The launched step failed, at once or later, and the stream is idle. A replay that the device refused takes its size
   // out of service and runs eagerly, to its end; any other failure is returned.
   Status fall_back(const StepPlan& plan, const LiveSizes& live, Stream& stream, StepOutput output,
                    const Status& failed);
-  // All of this in one call.
+  // All of this in one call; timed by the host's clock alone.
   Status run(const StepPlan& plan, int64_t n, const LiveSizes& live, Stream& stream, StepOutput output);
   // What a step of so many rows costs, and whether it would run like others.
   RowsCost cost(int64_t n) const;
@@ -110,13 +110,17 @@ class StepRunner {
   size_t graph_bytes() const;
   size_t planned_bytes() const;  // activations, the larger of the models
 
+  // What the costs are read from.
+  StepClock clock() const { return clock_; }
+  void set_clock(StepClock clock) { clock_ = clock; }
   StepCosts& costs() { return costs_; }
   const StepCosts& costs() const { return costs_; }
   TrafficHistogram& traffic() { return traffic_; }
   const TrafficHistogram& traffic() const { return traffic_; }
 
  private:
-  int64_t capture_key(int64_t size) const { return parts_.live_sizes ? parts_.largest : size; }
+  // The capture that a step of n rows replays, which is rounded up to this size.
+  int64_t capture_key(const CompiledModel& m, int64_t size, int64_t n) const;
   bool plain(int64_t rows) const { return parts_.fused_max > 0 && rows > parts_.fused_max; }
   // Where a batch of n is rounded up to; 0 and the reason when it cannot be replayed.
   int64_t size_of(int64_t n, std::string_view& reason) const;
@@ -129,6 +133,7 @@ class StepRunner {
   CompiledModel* replaced_ = nullptr;
   std::string replaced_reason_;
   PhaseStats stats_;
+  StepClock clock_ = StepClock::Host;
   StepCosts costs_;
   TrafficHistogram traffic_;
   CompiledModel* last_ = nullptr;

@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "models/rope.h"
+#include "nn/encoder.h"
 
 namespace reprise::models {
 namespace {
 
-constexpr std::string_view kRead = "source_read", kOfHead = "source_own", kWrite = "source_write";
+constexpr std::string_view kRead = "source_read", kChoice = "source_choice", kWrite = "source_write";
 
 int32_t slot_of(const SourceRows& source, int64_t position) {
   const auto page = static_cast<size_t>(position / kPageTokens);
@@ -30,21 +31,20 @@ void fill(const StepRows& step, const TensorView& view, const F& slot) {
 }
 
 // The source's rows and those that the head has left lie in one cache by one rule.
-void read_either(const StepRows& step, const TensorView& view) {
+void read_rows(const StepRows& step, const TensorView& view) {
   fill(step, view, [](const SourceRows& s, int64_t t, bool) { return slot_of(s, t); });
 }
-void read_rows(const StepRows& step, const TensorView& view) {
-  fill(step, view, [](const SourceRows& s, int64_t t, bool) { return t < s.computed ? slot_of(s, t) : -1; });
-}
-void read_own(const StepRows& step, const TensorView& view) {
-  fill(step, view, [](const SourceRows& s, int64_t t, bool) { return t < s.computed ? -1 : slot_of(s, t); });
+// Of two rows for each of the step, what is made of a row of the source and a row of the head's own: the one that is.
+void choose_rows(const StepRows& step, const TensorView& view) {
+  const auto out = ints(view);
+  int32_t row = 0;
+  for (const StepPart& p : step.parts)
+    for (int64_t t = p.cached; t < p.cached + p.count; ++t, ++row)
+      out[static_cast<size_t>(row)] = 2 * row + (p.source && t >= p.source->computed ? 1 : 0);
+  for (; row < static_cast<int32_t>(out.size()); ++row) out[static_cast<size_t>(row)] = 2 * row;
 }
 void write_rows(const StepRows& step, const TensorView& view) {
   fill(step, view, [](const SourceRows& s, int64_t t, bool last) { return last && s.leave ? slot_of(s, t + 1) : -1; });
-}
-
-Tensor rows_at(nn::StepInputs& in, std::string_view index) {
-  return nn::index_select(nn::cache_rows(in.caches.find(kSourceRows)->second), in.more(index));
 }
 
 }  // namespace
@@ -77,8 +77,8 @@ void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step, boo
            (dot != std::string::npos && std::stoll(c.name.substr(dot + 1)) >= layers);
   });
   const TensorType slots{trace.index_dtype, {Dim(1, kTokens)}};
-  step.inputs.push_back({.name = std::string(kRead), .type = slots, .producer = apart ? read_rows : read_either});
-  if (apart) step.inputs.push_back({.name = std::string(kOfHead), .type = slots, .producer = read_own});
+  step.inputs.push_back({.name = std::string(kRead), .type = slots, .producer = read_rows});
+  if (apart) step.inputs.push_back({.name = std::string(kChoice), .type = slots, .producer = choose_rows});
   step.inputs.push_back({.name = std::string(kWrite), .type = slots, .producer = write_rows, .destination = true});
   step.caches.push_back({.name = std::string(kSourceRows),
                          .kind = CacheSpec::Kind::Source,
@@ -86,11 +86,12 @@ void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step, boo
                          .shape = {Dim(kPageTokens), Dim(trace.source_width)}});
 }
 
-Tensor source_rows(nn::StepInputs& in) { return rows_at(in, kRead); }
+Tensor source_rows(nn::StepInputs& in) {
+  return nn::index_select(nn::cache_rows(in.caches.find(kSourceRows)->second), in.more(kRead));
+}
 
-Tensor own_rows(nn::StepInputs& in, int64_t width) {
-  const Tensor rows = rows_at(in, kOfHead);
-  return rows.dim(-1).factor == width ? rows : nn::slice(rows, 0, width);
+Tensor rows_apart(nn::StepInputs& in, Tensor made, Tensor own) {
+  return nn::index_select(nn::split_rows(nn::concat(made, own), 2), in.more(kChoice));
 }
 
 void leave_rows(nn::StepInputs& in, Tensor rows) {

@@ -28,12 +28,13 @@ class RowKeeper {
 };
 
 // The head: inputs by slot, the source's pages, and keys and values of its first `layers` layers alone. `apart`: rows
-// that the head itself has left are other ones than the source's, and each kind has zeros where the other one is; the
-// device must read those by a negative slot.
+// that the head itself has left are other ones than the source's.
 void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step, bool apart = false);
-// The rows for those of this step: the source's, and unless they are apart, those that the head has left.
+// The rows for those of this step: the source's, or those that the head has left.
 Tensor source_rows(nn::StepInputs& in);
-Tensor own_rows(nn::StepInputs& in, int64_t width);
+// Where they are apart: for each row `made` of the source's row, or `own`, what the head has left. Both are computed of
+// either kind, and one is chosen: no device has to read zeros for what is not there.
+Tensor rows_apart(nn::StepInputs& in, Tensor made, Tensor own);
 void leave_rows(nn::StepInputs& in, Tensor rows);
 
 // A layer of the family behind the checkpoint's last one, and the norms around it. The head reads the model's own

@@ -52,8 +52,9 @@ ModelOutputs forward_eagle3(const ModelConfig& config, nn::StepInputs& in, const
   const nn::ParamScope p = root / "midlayer";
   const auto norm = [&](Tensor x, const nn::ParamScope& at) { return nn::rms_norm(x, at, f.rms_norm_eps); };
   // Rows of the head's own are of one state already.
-  Tensor x = nn::add(nn::linear(source_rows(in), root / "fc", f.hidden_size, false, nn::Shard::None),
-                     own_rows(in, f.hidden_size));
+  const Tensor rows = source_rows(in);
+  Tensor x = rows_apart(in, nn::linear(rows, root / "fc", f.hidden_size, false, nn::Shard::None),
+                        nn::slice(rows, 0, f.hidden_size));
   const Tensor both =
       nn::concat(norm(nn::embedding(table, in.tokens), p / "input_layernorm"), norm(x, p / "hidden_norm"));
   x = nn::add(x, nn::attention(both, attention_spec(f), rope, in, 0, p / "self_attn"));

@@ -23,5 +23,6 @@ Tensor rope_table_axes(Tensor positions, const RopeSpec& s, std::vector<double> 
                   {{"inv_freq", s.inv_freq}, {"axes", std::move(axes)}, {"scale", s.scale}});
 }
 Tensor join_rows(Tensor x, int64_t count) { return call_one("join_rows", {x}, {{"count", count}}); }
+Tensor split_rows(Tensor x, int64_t count) { return call_one("split_rows", {x}, {{"count", count}}); }
 
 }  // namespace reprise::nn

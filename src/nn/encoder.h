@@ -16,6 +16,7 @@ Tensor as_f32(Tensor x);  // x itself where it is
 
 // [T, A] positions and as many axes as frequencies: rope_table, where frequency i turns with positions[:, axes[i]].
 Tensor rope_table_axes(Tensor positions, const RopeSpec& spec, std::vector<double> axes);
-Tensor join_rows(Tensor x, int64_t count);  // [count T, N] -> [T, count N], same bytes
+Tensor join_rows(Tensor x, int64_t count);   // [count T, N] -> [T, count N], same bytes
+Tensor split_rows(Tensor x, int64_t count);  // [T, count N] -> [count T, N], same bytes
 
 }  // namespace reprise::nn

@@ -44,6 +44,16 @@ Result<Types> infer_join_rows(const OpCall& c) {
   return Types{{c.in[0].dtype, {Dim(rows.factor / count, rows.symbol), Dim(c.in[0].shape[1].factor * count)}}};
 }
 
+Result<Types> infer_split_rows(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const int64_t count = c.attrs->integer("count"), width = c.in[0].shape[1].factor;
+  if (count < 1 || width % count != 0)
+    return invalid("{}: rows of {} numbers; allowed: a multiple of count {}", describe(c), width, count);
+  const Dim rows = c.in[0].shape[0];
+  return Types{{c.in[0].dtype, {Dim(rows.factor * count, rows.symbol), Dim(width / count)}}};
+}
+
 Result<Types> infer_pool_rows(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
@@ -82,6 +92,8 @@ void register_encoder_ops(OpRegistry& ops) {
           "[T, A] -> [T, 2 F] f32: rope_table of F frequencies, of which number i turns with positions[:, axes[i]]");
   ops.add("join_rows(Tensor x, *, int count) -> Tensor : view", infer_join_rows,
           "[count T, N] -> [T, count N], same bytes: rows that follow one another become one");
+  ops.add("split_rows(Tensor x, *, int count) -> Tensor : view", infer_split_rows,
+          "[T, count N] -> [count T, N], same bytes: each row becomes rows that follow one another");
   ops.add(
       "pool_rows(Tensor x, Index cu_seqlens, Index rows, *, str kind) -> Tensor", infer_pool_rows,
       "[T, N], [R+1], [L] -> [L, N] f32: of the sequence that holds rows[l], from its first row in the step to this "

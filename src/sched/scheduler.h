@@ -225,6 +225,7 @@ class Scheduler {
   void complete_all();
   std::unique_ptr<spec::Drafter> make_drafter();
   void start_speculation();
+  bool failed_before(const Batch& batch) const;
   void fail(const Batch& batch, const Status& why);
   void fail_all(const Status& why);
   void end_with(const Status& lost);

@@ -240,7 +240,19 @@ void Scheduler::complete_first() {
   if (observer_) observer_->stepped(record);
 }
 
+// A later step of a run that has failed reads what the failed one left, and is nobody's any more.
+bool Scheduler::failed_before(const Batch& batch) const {
+  bool failed = false;
+  for (const LiveRequest* r : batch.owners) {
+    if (r->result.finish == FinishReason::None) return false;
+    const Status& ended = r->result.status;
+    failed |= !ended.is_ok() && ended.code() != Code::Cancelled;
+  }
+  return failed;
+}
+
 void Scheduler::fail(const Batch& batch, const Status& why) {
+  if (why.code() != Code::DeviceLost && failed_before(batch)) return;
   if (options_.log_failures) log::error("a step of {} sequences failed: {}", batch.items.size(), why.message());
   {
     std::lock_guard lock(mutex_);

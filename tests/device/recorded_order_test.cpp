@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "device/conformance.h"
 
 namespace reprise::conformance::recorded_order_test {
@@ -40,6 +42,74 @@ TEST(RecordedOrder, OrdersKeepStreamsAndWaits) {
     if (std::find(seen.begin(), seen.end(), order) == seen.end()) seen.push_back(order);
   }
   EXPECT_EQ(seen.size(), 6u);  // two of the side among two of the main stream
+}
+
+TEST(RecordedOrder, StagesForkAsEarlyAsTheyMay) {
+  using Stage = RecordedOrder::Stage;
+  // 1 and 4 wait for nothing on the side.
+  EXPECT_EQ(fork_and_join().stages(), (std::vector<Stage>{{{{0}, {}, {}}}, {{{1, 4}, {2, 3}, {}}}, {{{5}, {}, {}}}}));
+  RecordedOrder one;
+  for (int i = 0; i < 3; ++i) EXPECT_OK(one.launch(0));
+  EXPECT_EQ(one.stages(), (std::vector<Stage>{Stage{{{0, 1, 2}, {}, {}}}}));
+}
+
+// Whatever was recorded: stages one after the other, and within one the streams at any times, keep every wait.
+TEST(RecordedOrder, StagesKeepEveryWait) {
+  std::minstd_rand random(3);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  size_t beside = 0;
+  for (int round = 0; round < 200; ++round) {
+    RecordedOrder o;
+    std::vector<uint8_t> stream_of;
+    std::vector<std::pair<uint32_t, std::vector<uint32_t>>> behind;  // of a launch: those that it follows by waits
+    std::array<std::vector<uint32_t>, 3> next_waits;
+    std::vector<std::pair<uint8_t, uint32_t>> marks;  // their last launch; by number
+    std::array<int64_t, 3> last{-1, -1, -1};
+    std::array<bool, 3> in{true, false, false};
+    for (int i = 0; i < 30; ++i) {
+      const auto s = static_cast<uint8_t>(below(3));
+      if (in[s] && below(2) == 0) {
+        EXPECT_OK(o.launch(s));
+        last[s] = static_cast<int64_t>(stream_of.size());
+        behind.emplace_back(static_cast<uint32_t>(last[s]), std::exchange(next_waits[s], {}));
+        stream_of.push_back(s);
+      } else if (in[s] && last[s] >= 0 && below(2) == 0) {
+        EXPECT_OK(o.record(s, static_cast<uint32_t>(marks.size())));
+        marks.emplace_back(s, static_cast<uint32_t>(last[s]));
+      } else if (!marks.empty()) {
+        const uint32_t mark = below(static_cast<uint32_t>(marks.size()));
+        if (marks[mark].first == s) continue;
+        EXPECT_OK(o.wait(s, mark));
+        in[s] = true;
+        next_waits[s].push_back(marks[mark].second);
+      }
+    }
+    std::vector<size_t> stage_of(stream_of.size(), SIZE_MAX), place(stream_of.size());
+    const auto stages = o.stages();
+    for (size_t k = 0; k < stages.size(); ++k) {
+      int streams = 0;
+      for (uint8_t s = 0; s < 3; ++s) {
+        streams += stages[k][s].empty() ? 0 : 1;
+        for (size_t i = 0; i < stages[k][s].size(); ++i) {
+          const uint32_t launch = stages[k][s][i];
+          EXPECT_EQ(stream_of[launch], s);
+          EXPECT_EQ(stage_of[launch], SIZE_MAX) << "twice";
+          stage_of[launch] = k, place[launch] = i;
+        }
+      }
+      EXPECT_GT(streams, 0);
+      beside += streams > 1 ? 1 : 0;
+    }
+    for (const auto& [launch, before] : behind) {
+      ASSERT_NE(stage_of[launch], SIZE_MAX) << "left out";
+      for (const uint32_t b : before) EXPECT_LT(stage_of[b], stage_of[launch]) << "round " << round;
+    }
+    for (uint32_t a = 0; a < stream_of.size(); ++a)
+      for (uint32_t b = a + 1; b < stream_of.size(); ++b)
+        if (stream_of[a] == stream_of[b])
+          EXPECT_LT(std::pair(stage_of[a], place[a]), std::pair(stage_of[b], place[b])) << "round " << round;
+  }
+  EXPECT_GT(beside, 100u);
 }
 
 TEST(RecordedOrder, RulesOfARecording) {

@@ -1,7 +1,8 @@
 // The scheduler with drafts that come true for any number of tokens, over any course of requests: what each request
 // gets is what it gets alone. The executor's keys are tokens and its states hashes of them (support/fake_executor.h),
 // so a key or a state of a rejected draft that is ever read changes a token. Drafts are the true text up to where the
-// input says, those of a second model whose pool is small and whose steps may fail, or those of n-grams.
+// input says, those of a second model whose pool is small and whose steps may fail, or those of n-grams. Courses
+// without drafts submit several steps at once, of which one may fail.
 #include <map>
 #include <memory>
 
@@ -98,7 +99,8 @@ class Course {
 
  private:
   void choose_drafter() {
-    const int64_t kind = in_.next(4);
+    const int64_t kind = in_.next(6);
+    if (kind > 3) return choose_runs();
     if (kind == 0) {
       options_.speculation.algorithm = spec::Algorithm::Ngram;
       options_.speculation.shortest_match = 1;
@@ -118,6 +120,15 @@ class Course {
       draft_model_ = made.get();
       return made;
     };
+  }
+
+  void choose_runs() {
+    runs_ = true;
+    if (!executor_->has_states()) executor_->in_flight_limit = 2 + in_.next(8);
+    options_.overlap = in_.next(4) != 0;
+    if (in_.next(4) != 0) return;
+    may_fail_ = true;
+    (in_.next(2) == 0 ? executor_->fail_at : executor_->spoil_at) = 1 + in_.next(200);
   }
 
   int64_t size() const { return static_cast<int64_t>(asked_.size()); }
@@ -149,6 +160,7 @@ class Course {
     a.request.priority = in_.next(3);
     a.request.several = in_.next(3) == 0;
     if (in_.next(4) == 0) a.request.cache_salt = "salt";
+    if (runs_ && in_.next(4) == 0) a.answer->stop_after = 1 + in_.next(40);  // what only the host knows
     one.answer = a.answer;
     const auto id = scheduler_->add(std::move(a.request));
     if (!id.is_ok()) return;  // it is too long for the context, or for the pool
@@ -159,16 +171,20 @@ class Course {
   void check(const One& one) const {
     CHECK(one.answer->times_finished == 1);
     const auto length = static_cast<int64_t>(one.prompt.size());
-    const int64_t most = std::min({one.most, limits_.context - length, limits_.pages * kv::kPageTokens - length + 1});
+    int64_t most = std::min({one.most, limits_.context - length, limits_.pages * kv::kPageTokens - length + 1});
+    if (one.answer->stop_after > 0) most = std::min(most, one.answer->stop_after);
     Tokens want = sched::expected(one.prompt, most, true);
-    if (one.answer->result->finish == sched::FinishReason::Cancelled)
-      want.resize(std::min(want.size(), one.answer->tokens.size()));
+    const sched::RequestResult& result = *one.answer->result;
+    CHECK(may_fail_ || result.status.is_ok() || result.status.code() == Code::Cancelled, "request {}: {}", one.id,
+          result.status.message());
+    if (result.finish == sched::FinishReason::Cancelled) want.resize(std::min(want.size(), one.answer->tokens.size()));
     CHECK(one.answer->tokens == want, "request {} of {} tokens has another answer", one.id, length);
   }
 
   Input in_;
   FakeExecutor::Limits limits_;
   sched::SchedulerOptions options_;
+  bool runs_ = false, may_fail_ = false;
   std::unique_ptr<FakeExecutor> executor_, draft_;
   const sched::ModelDrafter* draft_model_ = nullptr;
   std::unique_ptr<sched::Scheduler> scheduler_;

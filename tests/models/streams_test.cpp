@@ -19,8 +19,9 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
 
 Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMode decode,
                                              std::optional<uint64_t> mix = {},
-                                             const std::function<void(Platform&)>& change = {}, bool by_time = false) {
-  DeviceOptions device{c.device, "auto", c.member ? 1 : 2, false};
+                                             const std::function<void(Platform&)>& change = {}, bool by_time = false,
+                                             int threads = 2) {
+  DeviceOptions device{c.device, "auto", c.member ? 1 : threads, false};
   device.member = c.member;
   device.ascend_runtime = "sim";
   device.mix_streams = mix;
@@ -71,6 +72,22 @@ TEST_P(StreamsOfModels, EveryModeAndOrderGivesTheSameBits) {
       EXPECT_TRUE(testing_support::same_bits(expected, traffic(**two)))
           << graph_mode_name(mode) << ", order " << (mix ? static_cast<int>(*mix) : -1);
     }
+}
+
+// Halves of the threads are one thread each, an uneven pair, and several each.
+TEST(StreamsOfModel, HalvesOfTheThreadsGiveTheSameBits) {
+  for (const char* model : {"qwen2_moe_shared", "deepseek_v2_lite"}) {
+    auto one = open({model}, 1, GraphMode::Whole);
+    ASSERT_TRUE(one.is_ok()) << one.status().message();
+    const std::vector<float> expected = traffic(**one);
+    for (const int threads : {1, 3, 4, 7})
+      for (const GraphMode mode : {GraphMode::Whole, GraphMode::Piecewise}) {
+        auto two = open({model}, 2, mode, {}, {}, false, threads);
+        ASSERT_TRUE(two.is_ok()) << two.status().message();
+        EXPECT_TRUE(testing_support::same_bits(expected, traffic(**two)))
+            << model << ", " << threads << " threads, " << graph_mode_name(mode);
+      }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, StreamsOfModels,
@@ -229,11 +246,28 @@ TEST(StreamsByTime, EachSizeHasWhatIsFaster) {
   EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
 }
 
-TEST(StreamsByTime, ALiveGraphServesAllSizesOnOneStream) {
-  auto e = open({"qwen2_moe_shared"}, 2, GraphMode::Whole, {}, {}, true);
-  ASSERT_TRUE(e.is_ok()) << e.status().message();
-  EXPECT_FALSE((*e)->runner("decode")->model().has_streams());
-  EXPECT_TRUE((*e)->runner("decode")->model().stream_times().empty());
+// Where one graph could serve all sizes there are some of them, as small steps leave threads with little to do that
+// large ones keep busy.
+TEST(StreamsByTime, LiveGraphsAreMeasuredBySizes) {
+  auto one = open({"qwen2_moe_shared"}, 1, GraphMode::Whole);
+  ASSERT_TRUE(one.is_ok());
+  const std::vector<float> expected = traffic(**one);
+  for (const int faster : {0, 1, 2}) {
+    int measurements = 0;
+    const auto timed = [&](Platform& p) {
+      p.device = std::make_shared<TimedDevice>(std::move(p.device), [&](const GraphStats& graph) {
+        const int size = measurements++ / 4;  // 0 is the largest; two replays of each kind
+        return graph.waits > 0 ? (size >= faster ? 80.0 : 120.0) : 100.0;
+      });
+    };
+    auto e = open({"qwen2_moe_shared"}, 2, GraphMode::Whole, {}, timed, true);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    const CompiledModel& decode = (*e)->runner("decode")->model();
+    std::vector<std::pair<int64_t, bool>> measured;
+    for (const CompiledModel::StreamTimes& t : decode.stream_times()) measured.emplace_back(t.size, t.several);
+    EXPECT_EQ(measured, (std::vector<std::pair<int64_t, bool>>{{4, faster <= 0}, {2, faster <= 1}, {1, faster <= 2}}));
+    EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
+  }
 }
 
 // Room for so many captures.

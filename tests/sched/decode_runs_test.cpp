@@ -3,6 +3,9 @@
 // fake executor, on a device that does all work as late as it may, and on Ascend's simulator, whose clock shows what is
 // gained.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "sched/scheduler_fixture.h"
 #include "support/computing_platforms.h"
@@ -126,20 +129,89 @@ TEST_F(DecodeRuns, StepsWhoseTokensTheHostMustSeeAreOneByOne) {
   EXPECT_EQ(a->tokens, b->tokens);
 }
 
+// One request is of the run that fails. Another one comes while that run is in flight, and is in the mail, or with
+// overlap its prompt in a step behind the one that fails.
 TEST_F(DecodeRuns, AFailedStepEndsItsRequestsAloneAndALostDeviceAll) {
-  for (const Code code : {Code::Device, Code::DeviceLost}) {
-    make_runs(4, {4, 64, 20, 1000});
-    executor->fail_at = 6;
-    executor->fail_code = code;
-    auto a = add(forever(count_up(10), 40));
-    for (int i = 0; i < 4 && !a->result; ++i) step();
-    ASSERT_TRUE(a->result.has_value());
-    EXPECT_EQ(a->result->status.code(), code);
-    EXPECT_EQ(a->times_finished, 1);
-    if (code == Code::DeviceLost) continue;
-    auto b = add(forever(count_up(30, 3), 20));
+  for (const Code code : {Code::Device, Code::DeviceLost})
+    for (const bool overlap : {true, false}) {
+      SCOPED_TRACE(fmt::format("{}, overlap {}", code_name(code), overlap));
+      make_runs(4, {4, 64, 20, 1000}, {.overlap = overlap, .log_failures = false});
+      executor->fail_code = code;
+      auto a = add(forever(count_up(10), 40));
+      while (a->tokens.size() < 3) ASSERT_NO_FATAL_FAILURE(step());
+      executor->fail_at = executor->steps + 2;  // in the middle of the next run
+      std::shared_ptr<Answer> b;
+      executor->during_step = [&] {
+        if (!b && executor->steps > *executor->fail_at) b = add(forever(count_up(30, 3), 20));
+      };
+      for (int i = 0; i < 9 && !a->result; ++i) ASSERT_NO_FATAL_FAILURE(step());
+      ASSERT_TRUE(a->result.has_value() && b);
+      EXPECT_EQ(a->result->status.code(), code);
+      EXPECT_EQ(a->times_finished, 1);
+      if (code == Code::DeviceLost) {
+        ASSERT_TRUE(b->result.has_value());
+        EXPECT_EQ(b->result->status.code(), code);
+        EXPECT_EQ(b->times_finished, 1);
+        continue;
+      }
+      run_out();
+      EXPECT_TRUE(b->result->status.is_ok()) << b->result->status.message();
+      EXPECT_EQ(b->tokens, expected(count_up(30, 3), 20, true));
+      EXPECT_EQ(scheduler->stats().failed_steps, 1u);
+    }
+}
+
+// What a step wrote are not numbers, so every later step of its run gives none either. That is one failure, of the
+// sequences of that run.
+TEST_F(DecodeRuns, AFailureThatTheRestOfARunInheritsIsOne) {
+  for (const bool overlap : {true, false}) {
+    make_runs(6, {4, 64, 20, 1000}, {.overlap = overlap, .log_failures = false});
+    auto a = add(forever(count_up(10), 60));
+    auto b = add(forever(count_up(20, 4), 60));
+    while (a->tokens.size() < 3) ASSERT_NO_FATAL_FAILURE(step());
+    const int64_t in_run = executor->steps + 2;
+    executor->spoil_at = in_run;
+    for (int i = 0; i < 9 && !a->result; ++i) ASSERT_NO_FATAL_FAILURE(step());
+    ASSERT_TRUE(a->result.has_value() && b->result.has_value());
+    for (const auto& one : {a, b}) EXPECT_EQ(one->result->status.code(), Code::Internal);
+    EXPECT_GE(executor->steps, in_run + 2) << "the run had no steps behind it";
     run_out();
-    EXPECT_EQ(b->tokens, expected(count_up(30, 3), 20, true));
+    EXPECT_EQ(scheduler->stats().failed_steps, 1u);
+    // Its pages are written anew before anybody reads them.
+    auto c = add(forever(count_up(30, 3), 40));
+    run_out();
+    EXPECT_EQ(c->tokens, expected(count_up(30, 3), 40, true));
+    EXPECT_EQ(scheduler->stats().failed_steps, 1u);
+  }
+}
+
+// NaN in the keys of one sequence: the step that meets it says so instead of giving a token that was chosen from NaN,
+// which holds for what was submitted behind it as well. Tokens that were given before are right, of both.
+TEST_F(DecodeRuns, NotANumberInOneSequenceGivesNoToken) {
+  for (const size_t spoiled : {0, 1}) {
+    SCOPED_TRACE(spoiled);
+    make_runs(6, {4, 64, 20, 1000}, {.log_failures = false});
+    auto a = add(forever(count_up(10), 60));
+    auto b = add(forever(count_up(20, 4), 60));
+    while (a->tokens.size() < 3) ASSERT_NO_FATAL_FAILURE(step());
+    executor->spoil_at = executor->steps + 2;
+    executor->spoil_item = spoiled;
+    for (int i = 0; i < 9 && !a->result; ++i) ASSERT_NO_FATAL_FAILURE(step());
+    run_out();
+    for (const auto& one : {a, b}) {
+      ASSERT_TRUE(one->result.has_value());
+      EXPECT_EQ(one->times_finished, 1);
+      EXPECT_EQ(one->result->status.code(), Code::Internal);
+      EXPECT_LT(one->tokens.size(), 30u);
+    }
+    const auto right = [](const Tokens& got, const Tokens& prompt) {
+      EXPECT_EQ(got, expected(prompt, static_cast<int64_t>(got.size()), true));
+    };
+    right(a->tokens, count_up(10));
+    right(b->tokens, count_up(20, 4));
+    EXPECT_EQ(scheduler->stats().failed_steps, 1u);
+    scheduler->flush_cache();
+    EXPECT_EQ(executor->kv_pool().free_pages(), 20);
   }
 }
 
@@ -176,6 +248,7 @@ class DecodeRunsOnDevice : public testing::TestWithParam<ComputingPlatform> {
     o.graph.decode = mode.decode;
     o.graph.choose_by_cost = false;
     o.steps_ahead = steps;
+    o.graph.learned_dir = learned_dir_;
     ASSIGN_OR_RETURN(Platform p, testing_support::make_computing_platform(GetParam(), taken_));
     return Engine::create(o, std::move(p));
   }
@@ -199,6 +272,38 @@ class DecodeRunsOnDevice : public testing::TestWithParam<ComputingPlatform> {
     executor.us = 0, executor.steps = 0;
     while (!scheduler.idle()) scheduler.step();
     return executor.us / executor.steps;
+  }
+
+  // Two rounds of requests, with pages that are kept: each of the second goes on behind an answer of the first, or
+  // behind the first half of its prompt.
+  std::vector<Tokens> serve_twice(Engine& e, bool overlap, SchedulerStats& stats) {
+    Scheduler scheduler(e, {.overlap = overlap});
+    std::vector<Tokens> out;
+    std::vector<Tokens> prompts;
+    for (int32_t i = 0; i < 3; ++i) prompts.push_back(count_up(100 + 9 * i, i));
+    for (int round = 0; round < 2; ++round) {
+      std::vector<std::shared_ptr<Answer>> answers;
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        Asked a = forever(prompts[i], 35);
+        if (i == 1) a.answer->stop_after = 30;  // in the middle of a run, behind a border of pages
+        answers.push_back(a.answer);
+        EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+      }
+      while (!scheduler.idle()) {
+        scheduler.step();
+        const Status whole = scheduler.check_integrity();
+        EXPECT_TRUE(whole.is_ok()) << whole.message();
+      }
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        EXPECT_TRUE(answers[i]->result->status.is_ok()) << answers[i]->result->status.message();
+        out.push_back(answers[i]->tokens);
+        if (i == 2) prompts[i].resize(60);
+        prompts[i].insert(prompts[i].end(), answers[i]->tokens.begin(), answers[i]->tokens.end());
+        prompts[i].push_back(3 + static_cast<int32_t>(i));
+      }
+    }
+    stats = scheduler.stats();
+    return out;
   }
 
   // Answers of several lengths, ended by their sinks, drawn and with log-probabilities; one is cancelled.
@@ -237,6 +342,7 @@ class DecodeRunsOnDevice : public testing::TestWithParam<ComputingPlatform> {
   }
 
   testing_support::Taken taken_;
+  std::string learned_dir_;
 };
 
 TEST_P(DecodeRunsOnDevice, AnswersAreThoseOfStepsOneByOne) {
@@ -278,6 +384,22 @@ TEST_P(DecodeRunsOnDevice, AnswersAreThoseOfStepsOneByOne) {
   }
 }
 
+// What the steps of a run leave in pages is what others find there, also where the run went on behind an answer's end.
+TEST_P(DecodeRunsOnDevice, PagesThatAreKeptAreThoseOfStepsOneByOne) {
+  const Mode whole{engine::GraphPolicy::Auto, GraphMode::Whole};
+  auto e = open(whole, 4), one = open(whole, 1);
+  ASSERT_TRUE(e.is_ok() && one.is_ok()) << e.status().message() << one.status().message();
+  for (const bool overlap : {true, false}) {
+    SCOPED_TRACE(overlap);
+    SchedulerStats single, runs;
+    const auto expected = serve_twice(**one, overlap, single), got = serve_twice(**e, overlap, runs);
+    EXPECT_EQ(got, expected);
+    EXPECT_GE(runs.cached_tokens, 3u * 60);
+    EXPECT_EQ(single.decode_runs, 0u);
+    if (GetParam() != ComputingPlatform::Cpu) EXPECT_GT(runs.decode_runs, 10u);
+  }
+}
+
 class DecodeRunsOnFailingDevice : public DecodeRunsOnDevice {};
 
 // The steps behind it in its run have read what it left. All are computed again, and nothing shows but the size that is
@@ -302,6 +424,38 @@ TEST_P(DecodeRunsOnFailingDevice, AFailedReplayIsComputedAgainAndSoIsTheRestOfIt
   EXPECT_GT(recovered, 3u);
 }
 
+class DecodeRunsOnAscend : public DecodeRunsOnDevice {};
+
+// Steps of runs are timed by the device's marks and others by the host's clock, which has the host's part besides. One
+// file keeps both, and neither is taken for the other.
+TEST_P(DecodeRunsOnAscend, TimesOfRunsAreLearnedApart) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / fmt::format("reprise-runs-{}", ::getpid());
+  std::filesystem::remove_all(folder);
+  learned_dir_ = folder.string();
+  const auto replays = [](const Engine& e) {
+    std::vector<std::pair<double, uint32_t>> out;
+    for (const auto& entry : e.runner("decode")->costs().entries(engine::StepKind::Replay))
+      out.emplace_back(entry.microseconds, entry.count);
+    return out;
+  };
+  std::vector<std::pair<double, uint32_t>> learned[2], nothing(5);
+  for (const int time : {0, 1})
+    for (const int runs : {0, 1}) {
+      SCOPED_TRACE(fmt::format("time {}, runs {}", time, runs));
+      auto e = open({engine::GraphPolicy::Auto, GraphMode::Whole}, runs ? 4 : 1);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      EXPECT_EQ(replays(**e), time == 0 ? nothing : learned[runs]);
+      (void)serve(**e, true);
+      learned[runs] = replays(**e);
+      for (const size_t size : {2, 4}) EXPECT_GT(learned[runs][size].second, 3u);
+    }
+  // By the simulator's clock a step takes as long as it takes; the host's is never less.
+  for (const size_t size : {2, 4}) EXPECT_LT(learned[1][size].first, learned[0][size].first);
+  std::filesystem::remove_all(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(, DecodeRunsOnAscend, testing::Values(ComputingPlatform::Ascend),
+                         testing_support::computing_platform_name);
 INSTANTIATE_TEST_SUITE_P(, DecodeRunsOnFailingDevice, testing::Values(ComputingPlatform::Remote),
                          testing_support::computing_platform_name);
 INSTANTIATE_TEST_SUITE_P(, DecodeRunsOnDevice, testing_support::kComputingPlatforms,

@@ -109,6 +109,7 @@ class FakeExecutor final : public engine::Executor {
   std::optional<int64_t> fail_at;  // number of the step
   // Number of the step whose keys and values are not numbers: whoever reads them later gets logits that are none.
   std::optional<int64_t> spoil_at;
+  std::optional<size_t> spoil_item;  // of that step alone; none: all of them
   Code fail_code = Code::Device;
   std::vector<std::vector<int64_t>> counts;  // of the items of each step
 
@@ -210,9 +211,11 @@ class FakeExecutor final : public engine::Executor {
     }
     const Flight& before = index == 0 ? done_ : flights_[index - 1];
     for (Part& p : f.parts) {
+      const bool spoilt =
+          spoil_at == f.number && (!spoil_item || *spoil_item == static_cast<size_t>(&p - f.parts.data()));
       if (p.fed >= 0) p.tokens.back() = before.status.is_ok() ? before.next[static_cast<size_t>(p.fed)] : 0;
       for (size_t i = 0; i < p.tokens.size(); ++i)
-        slot(p, p.begin + static_cast<int64_t>(i)) = spoil_at == f.number ? kSpoiled : p.tokens[i];
+        slot(p, p.begin + static_cast<int64_t>(i)) = spoilt ? kSpoiled : p.tokens[i];
       const int64_t end = p.begin + static_cast<int64_t>(p.tokens.size());
       const std::vector<uint64_t> by_state = has_states() ? states_behind(p) : std::vector<uint64_t>();
       uint64_t history = kNothing;

@@ -270,6 +270,14 @@ def qwen(name, config, seed):
     write(OUT / name, saved, {k: v.clone() for k, v in tensors.items()}, golden(head, tokens, last))
 
 
+def eagle3_tensors(head):
+    """Those that every file has."""
+    names = {"fc.weight": head.fc.weight, "norm.weight": head.norm.weight, "midlayer.input_layernorm.weight": head.input_layernorm.weight,
+             "midlayer.hidden_norm.weight": head.hidden_norm.weight, "midlayer.post_attention_layernorm.weight": head.post.weight}
+    names |= {f"midlayer.self_attn.{k}": v for k, v in head.attention.named_parameters()}
+    return names | {f"midlayer.mlp.{k}": v for k, v in head.mlp.named_parameters()}
+
+
 def eagles(seed):
     config = LlamaConfig(vocab_size=131, hidden_size=40, intermediate_size=56, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
                          num_hidden_layers=4, max_position_embeddings=512, rope_parameters=dict(PLAIN), bos_token_id=1, eos_token_id=2)
@@ -308,15 +316,15 @@ def eagles(seed):
     draft_vocab = 60
     ids = np.sort(rng.choice(config.vocab_size, draft_vocab, replace=False)).astype(np.int64)
     head = draw(Eagle3(net, one, draft_vocab))
-    names = {"fc.weight": head.fc.weight, "norm.weight": head.norm.weight, "lm_head.weight": head.lm_head.weight,
-             "midlayer.input_layernorm.weight": head.input_layernorm.weight, "midlayer.hidden_norm.weight": head.hidden_norm.weight,
-             "midlayer.post_attention_layernorm.weight": head.post.weight, "d2t": torch.from_numpy(ids - np.arange(draft_vocab)),
-             "t2d": torch.from_numpy(np.isin(np.arange(config.vocab_size), ids))}
-    names |= {f"midlayer.self_attn.{k}": v for k, v in head.attention.named_parameters()}
-    names |= {f"midlayer.mlp.{k}": v for k, v in head.mlp.named_parameters()}
-    own = base | {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": draft_vocab,
-                  "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}
-    write(OUT / "llama_eagle3", own, names, golden(head, tokens, torch.cat(front, dim=-1), ids))
+    names = eagle3_tensors(head) | {"lm_head.weight": head.lm_head.weight, "d2t": torch.from_numpy(ids - np.arange(draft_vocab)),
+                                    "t2d": torch.from_numpy(np.isin(np.arange(config.vocab_size), ids))}
+    own = base | {"architectures": ["LlamaForCausalLMEagle3"], "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}
+    write(OUT / "llama_eagle3", own | {"draft_vocab_size": draft_vocab}, names, golden(head, tokens, torch.cat(front, dim=-1), ids))
+
+    # Without draft_vocab_size the model's lm_head is read (load_lm_head_from_target), and its tokens need no d2t.
+    head = draw(Eagle3(net, one, config.vocab_size))
+    head.lm_head = net.lm_head
+    write(OUT / "llama_full_eagle3", own, eagle3_tensors(head), golden(head, tokens, torch.cat(front, dim=-1)))
 
 
 def main():

@@ -166,11 +166,18 @@ struct CpuStep {
 };
 
 // A replay is one job of the pool: every thread walks the whole list and meets the others only where a step depends on
-// one before. Several streams run one after the other, as recorded: all threads work on each launch as it is.
+// one before. Where two streams have launches that wait for nothing in each other, one half of the threads walks those
+// of the main stream and the other half those of the side stream; all meet before and behind.
 class CpuGraph final : public DeviceGraph {
  public:
   // `frozen`: the sizes of every replay; without, those of the stream at that time.
   CpuGraph(ThreadPool& pool, std::optional<LiveSizes> frozen) : threads_(pool), frozen_(frozen) {}
+
+  // How several streams run.
+  struct Streams {
+    std::optional<uint64_t> mix;  // one after the other in this order (RecordedOrder::order)
+    bool halves = false;          // halves of the threads at once, if that is not set; else one after the other
+  };
 
   RecordedOrder& order() { return order_; }
   Result<uint32_t> add(const Thunk& t) {
@@ -187,18 +194,16 @@ class CpuGraph final : public DeviceGraph {
     patchable_.resize(steps_.size(), false);
     patchable_[step] = true;
   }
-  // Everything is recorded. `mix`: several streams run in another order than that, for tests.
-  Status finish(std::optional<uint64_t> mix) {
+  // Everything is recorded.
+  Status finish(const Streams& how) {
     RETURN_IF_ERROR(order_.finish());
-    if (!mix || !order_.several_streams()) return Status::ok();
-    std::vector<CpuStep> mixed;
-    place_.resize(steps_.size());
-    for (const uint32_t i : order_.order(*mix)) {
-      place_[i] = static_cast<uint32_t>(mixed.size());
-      mixed.push_back(steps_[i]);
-      mixed.back().depends = mixed.size() > 1;
+    if (!order_.several_streams()) return Status::ok();
+    if (how.mix) {
+      put_in_order(order_.order(*how.mix));
+      for (size_t i = 0; i < steps_.size(); ++i) steps_[i].depends = i > 0;
+    } else if (how.halves) {
+      put_in_stages(order_.stages());
     }
-    steps_ = std::move(mixed);
     return Status::ok();
   }
 
@@ -221,7 +226,8 @@ class CpuGraph final : public DeviceGraph {
     GraphStats g;
     g.launches = steps_.size();
     for (auto& s : steps_) g.barriers += (s.depends ? 1 : 0) + (s.part[1] ? 1 : 0);
-    g.bytes = steps_.capacity() * sizeof(CpuStep);
+    g.barriers += stages_.empty() ? 0 : stages_.size() - 1;
+    g.bytes = steps_.capacity() * sizeof(CpuStep) + stages_.capacity() * sizeof(Stage);
     g.replays = replays_;
     g.waits = order_.waits();
     return g;
@@ -229,15 +235,46 @@ class CpuGraph final : public DeviceGraph {
 
   template <typename Clock>
   void walk(ThreadPool& pool, int thread, int threads, Clock clock) const {
-    for (const CpuStep& s : steps_) {
+    const auto all = [&] { pool.barrier(thread); };
+    if (stages_.empty()) return walk_steps(steps_, all, thread, threads, clock);
+    const std::span<const CpuStep> steps(steps_);
+    const int near = pool.first_half();
+    for (const Stage& stage : stages_) {
+      if (stage.begin > 0) {
+        all();
+        clock.done(TraceEvent::Kind::Wait, steps_[stage.begin].node, 0);
+      }
+      if (!stage.halves) {
+        walk_steps(steps.subspan(stage.begin, stage.end - stage.begin), all, thread, threads, clock);
+        continue;
+      }
+      const auto half = [&] { pool.half_barrier(thread); };
+      if (thread < near)
+        walk_steps(steps.subspan(stage.begin, stage.side - stage.begin), half, thread, near, clock);
+      else
+        walk_steps(steps.subspan(stage.side, stage.end - stage.side), half, thread - near, threads - near, clock);
+    }
+  }
+
+ private:
+  // A part of the list behind which all threads meet: [begin, end), or two parts at once, of which the second begins at
+  // `side`.
+  struct Stage {
+    uint32_t begin = 0, side = 0, end = 0;
+    bool halves = false;
+  };
+
+  template <typename Barrier, typename Clock>
+  void walk_steps(std::span<const CpuStep> steps, const Barrier& barrier, int thread, int threads, Clock& clock) const {
+    for (const CpuStep& s : steps) {
       if (s.depends) {
-        pool.barrier(thread);
+        barrier();
         clock.done(TraceEvent::Kind::Wait, s.node, 0);
       }
       s.part[0](s.args, live_, thread, threads);
       clock.done(TraceEvent::Kind::Kernel, s.node, 0);
       if (s.part[1]) {
-        pool.barrier(thread);
+        barrier();
         clock.done(TraceEvent::Kind::Wait, s.node, 1);
         s.part[1](s.args, live_, thread, threads);
         clock.done(TraceEvent::Kind::Kernel, s.node, 1);
@@ -245,9 +282,39 @@ class CpuGraph final : public DeviceGraph {
     }
   }
 
- private:
+  void put_in_order(const std::vector<uint32_t>& order) {
+    std::vector<CpuStep> steps;
+    place_.resize(steps_.size());
+    for (const uint32_t i : order) {
+      place_[i] = static_cast<uint32_t>(steps.size());
+      steps.push_back(steps_[i]);
+    }
+    steps_ = std::move(steps);
+  }
+
+  // Marks of dependencies hold within a stream, and what waits for another one is in a later stage.
+  void put_in_stages(const std::vector<RecordedOrder::Stage>& stages) {
+    std::vector<uint32_t> order, first;
+    for (const RecordedOrder::Stage& of : stages) {
+      Stage stage{.begin = static_cast<uint32_t>(order.size())};
+      int streams = 0;
+      for (const std::vector<uint32_t>& launches : of) {
+        if (launches.empty()) continue;
+        if (++streams == 2) stage.side = static_cast<uint32_t>(order.size());  // a third one goes behind the second
+        first.push_back(static_cast<uint32_t>(order.size()));
+        order.insert(order.end(), launches.begin(), launches.end());
+      }
+      stage.end = static_cast<uint32_t>(order.size());
+      stage.halves = streams > 1;
+      stages_.push_back(stage);
+    }
+    put_in_order(order);
+    for (const uint32_t i : first) steps_[i].depends = false;  // the stage before is done
+  }
+
   ThreadPool& threads_;
   std::vector<CpuStep> steps_;
+  std::vector<Stage> stages_;  // empty: one list
   std::vector<bool> patchable_;
   std::vector<uint32_t> place_;  // of the launches in steps_; empty: as recorded
   RecordedOrder order_;
@@ -298,7 +365,8 @@ class CpuDevice final : public Device {
     auto graph = std::make_unique<CpuGraph>(threads_, frozen);
     CpuRecorder recorder(*graph);
     RETURN_IF_ERROR(body(recorder));
-    RETURN_IF_ERROR(graph->finish(mix_));
+    // Collectives meet the threads of other ranks one by one.
+    RETURN_IF_ERROR(graph->finish({mix_, threads_.threads() > 1 && !member_}));
     return std::unique_ptr<DeviceGraph>(std::move(graph));
   }
 

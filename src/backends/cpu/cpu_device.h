@@ -18,8 +18,8 @@ struct CpuDeviceOptions {
   // false: sizes freeze at capture, as they do on accelerators, so that padding rows are really computed; for checks.
   bool live_sizes = true;
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
-  // Graphs with several streams run them in the order of this seed (RecordedOrder::order) instead of as recorded; for
-  // checks.
+  // Graphs with several streams run them one after the other, in the order of this seed (RecordedOrder::order), instead
+  // of on halves of the threads; for checks.
   std::optional<uint64_t> mix_streams = std::nullopt;
 };
 

@@ -44,10 +44,7 @@ std::vector<int> ThreadPool::allowed_processors() {
 }
 
 ThreadPool::ThreadPool(int threads, bool pin)
-    : count_(threads),
-      done_(new Flag[static_cast<size_t>(threads)]),
-      arrived_(new Flag[static_cast<size_t>(threads)]),
-      passed_(new Flag[static_cast<size_t>(threads)]) {
+    : count_(threads), done_(new Flag[static_cast<size_t>(threads)]), all_(threads), halves_(threads) {
   const std::vector<int> processors = allowed_processors();
   const bool room = static_cast<int>(processors.size()) >= threads;
   spins_ = room ? kSpins : kSpinsShared;
@@ -134,13 +131,20 @@ void ThreadPool::run(Job job, void* context) {
   for (int r = 1; r < count_; ++r) wait_until(done_[r].value, epoch);
 }
 
-void ThreadPool::barrier(int thread) {
-  if (count_ == 1) return;
-  const uint64_t turn = passed_[thread].value.load(std::memory_order_relaxed) + 1;
-  passed_[thread].value.store(turn, std::memory_order_relaxed);
-  tell(arrived_[thread].value, turn);
-  for (int r = 0; r < count_; ++r)
-    if (r != thread) wait_until(arrived_[r].value, turn);
+void ThreadPool::barrier(int thread) { meet(all_, thread, 0, count_); }
+
+void ThreadPool::half_barrier(int thread) {
+  const bool first = thread < first_half();
+  meet(halves_, thread, first ? 0 : first_half(), first ? first_half() : count_);
+}
+
+void ThreadPool::meet(Meeting& meeting, int thread, int begin, int end) {
+  if (end - begin == 1) return;
+  const uint64_t turn = meeting.passed[thread].value.load(std::memory_order_relaxed) + 1;
+  meeting.passed[thread].value.store(turn, std::memory_order_relaxed);
+  tell(meeting.arrived[thread].value, turn);
+  for (int r = begin; r < end; ++r)
+    if (r != thread) wait_until(meeting.arrived[r].value, turn);
 }
 
 void ThreadPool::worker(int thread) {

@@ -2,7 +2,9 @@
 //
 // Thread 0 is the caller of run(); the others wait between calls by spinning for a short while (a spin hand-over costs
 // 0.1 us, waking a sleeper 20 us), then yielding, then sleeping. All threads run the same job with their number;
-// barrier() separates parts inside a job. A pool serves one caller at a time and lives as long as its device.
+// barrier() separates parts inside a job. For a while the threads may go separate ways in two halves, each with
+// barriers of its own; barrier() brings them together again. A pool serves one caller at a time and lives as long as
+// its device.
 //
 // A thread that waits inside a job spins, then yields. A yield that comes back late has given the processor to another
 // program: then the machine is crowded, and waits end in sleep for a while, because a thread that slept is run at once
@@ -34,6 +36,11 @@ class ThreadPool {
   // Called by every thread inside a job; returns when all have arrived.
   void barrier(int thread);
 
+  // The first so many threads are one half, the rest the other, which is as large or smaller.
+  int first_half() const { return count_ - count_ / 2; }
+  // Called by every thread of a half inside a job; returns when those have arrived.
+  void half_barrier(int thread);
+
   // Processors this process may use (affinity mask), at least one.
   static std::vector<int> allowed_processors();
 
@@ -41,6 +48,14 @@ class ThreadPool {
   struct alignas(64) Flag {
     std::atomic<uint64_t> value{0};
   };
+  // Barriers of some threads, always the same ones.
+  struct Meeting {
+    explicit Meeting(int threads)
+        : arrived(new Flag[static_cast<size_t>(threads)]), passed(new Flag[static_cast<size_t>(threads)]) {}
+    std::unique_ptr<Flag[]> arrived;  // per thread: barriers reached
+    std::unique_ptr<Flag[]> passed;   // per thread: barriers this thread has passed, its own count
+  };
+  void meet(Meeting& meeting, int thread, int begin, int end);
   void worker(int thread);
   void wait_until(const std::atomic<uint64_t>& flag, uint64_t at_least);
   void wait_long(const std::atomic<uint64_t>& flag, uint64_t at_least);
@@ -49,12 +64,11 @@ class ThreadPool {
   void tell(std::atomic<uint64_t>& flag, uint64_t value);
 
   int count_;
-  int spins_;                        // before yielding; few when threads share processors
-  std::unique_ptr<Flag[]> done_;     // per thread: jobs finished
-  std::unique_ptr<Flag[]> arrived_;  // per thread: barriers reached
-  std::unique_ptr<Flag[]> passed_;   // per thread: barriers this thread has passed, its own count
-  Flag epoch_;                       // jobs started
-  std::atomic<uint32_t> wake_{0};    // futex word of sleepers
+  int spins_;                      // before yielding; few when threads share processors
+  std::unique_ptr<Flag[]> done_;   // per thread: jobs finished
+  Meeting all_, halves_;           // either half counts by itself
+  Flag epoch_;                     // jobs started
+  std::atomic<uint32_t> wake_{0};  // futex word of sleepers
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
   // Spins of waits inside a job. Written only on a crowded machine.

@@ -1,0 +1,154 @@
+// Two streams of a captured graph on the CPU: halves of the threads run them at once, fork and join by the pool's
+// barriers, and every launch sees what it waits for.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "backends/cpu/cpu_device.h"
+#include "backends/cpu/cpu_kernel.h"
+#include "device/trace.h"
+
+namespace reprise::cpu::cpu_streams_test {
+namespace {
+
+constexpr int kMost = 8;
+
+// What launches write, which are plain numbers: the thread sanitizer sees a missing barrier.
+struct Cells {
+  std::array<int64_t, kMost> main{}, side{};
+  int64_t begin = 0, main_sum = 0, side_sum = 0, joined = 0;
+  std::array<std::atomic<int>, 2> arrived{};  // by stream
+  std::array<std::atomic<int>, 2> threads{};  // that a launch of the stream was given
+  std::atomic<int> alone{0};
+};
+
+Cells& cells(const LaunchArgs& args) { return *static_cast<Cells*>(args.ptr[0]); }
+
+void start(const LaunchArgs& args, const LiveSizes&, int thread, int) {
+  if (thread == 0) ++cells(args).begin;
+}
+
+// A thread of either stream waits until one of the other is here as well: alone it would not go on.
+void meet_the_other(const LaunchArgs& args, const LiveSizes&, int thread, int threads) {
+  Cells& c = cells(args);
+  const auto stream = static_cast<size_t>(args.scalar[0]);
+  c.threads[stream].store(threads);
+  c.arrived[stream].fetch_add(1);
+  const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (c.arrived[1 - stream].load() == 0 && std::chrono::steady_clock::now() < late) std::this_thread::yield();
+  c.alone.fetch_add(c.arrived[1 - stream].load() == 0 ? 1 : 0);
+  (stream == 0 ? c.main : c.side)[static_cast<size_t>(thread)] = c.begin + thread;
+}
+
+// Reads what all threads of its own half have written.
+void add_up(const LaunchArgs& args, const LiveSizes&, int thread, int threads) {
+  if (thread != threads - 1) return;
+  Cells& c = cells(args);
+  const bool side = args.scalar[0] != 0;
+  int64_t sum = 0;
+  for (int i = 0; i < threads; ++i) sum += (side ? c.side : c.main)[static_cast<size_t>(i)];
+  (side ? c.side_sum : c.main_sum) = sum;
+}
+
+void join(const LaunchArgs& args, const LiveSizes&, int thread, int threads) {
+  if (thread != threads - 1) return;
+  Cells& c = cells(args);
+  c.joined = c.main_sum + c.side_sum;
+}
+
+Thunk launch(CpuKernel kernel, Cells& c, uint8_t stream, bool depends) {
+  Thunk t;
+  t.part[0] = opaque(kernel);
+  t.args.ptr[0] = &c;
+  t.args.scalar[0] = stream;
+  t.stream = stream;
+  t.depends = depends;
+  return t;
+}
+
+// start | meet, add up on either stream | join
+Result<std::unique_ptr<DeviceGraph>> record(Device& device, Stream& stream, Cells& c) {
+  return device.capture(stream, [&](Recorder& r) -> Status {
+    RETURN_IF_ERROR(r.launch(launch(start, c, 0, false)));
+    RETURN_IF_ERROR(r.record(0, 1));
+    RETURN_IF_ERROR(r.wait(1, 1));
+    for (const uint8_t s : {0, 1}) {
+      RETURN_IF_ERROR(r.launch(launch(meet_the_other, c, s, true)));
+      RETURN_IF_ERROR(r.launch(launch(add_up, c, s, true)));
+    }
+    RETURN_IF_ERROR(r.record(1, 2));
+    RETURN_IF_ERROR(r.wait(0, 2));
+    return r.launch(launch(join, c, 0, true));
+  });
+}
+
+TEST(CpuStreams, HalvesRunAtOnceAndMeet) {
+  for (const int threads : {2, 3, 4, 5}) {
+    SCOPED_TRACE(threads);
+    CpuDeviceOptions options;
+    options.threads = threads;
+    options.pin = false;
+    auto device = make_cpu_device(options);
+    ASSERT_TRUE(device.is_ok()) << device.status().message();
+    auto stream = (*device)->make_stream();
+    ASSERT_TRUE(stream.is_ok());
+    Cells c;
+    auto graph = record(**device, **stream, c);
+    ASSERT_TRUE(graph.is_ok()) << graph.status().message();
+    const int main = threads - threads / 2, side = threads / 2;
+    for (int64_t replay = 1; replay <= 50; ++replay) {
+      for (auto& a : c.arrived) a.store(0);
+      ASSERT_TRUE((*graph)->replay(**stream).is_ok());
+      const auto sum = [&](int64_t n) { return n * replay + n * (n - 1) / 2; };
+      ASSERT_EQ(c.joined, sum(main) + sum(side)) << "replay " << replay;
+    }
+    EXPECT_EQ(c.alone.load(), 0);
+    EXPECT_EQ(c.threads[0].load(), main);
+    EXPECT_EQ(c.threads[1].load(), side);
+    EXPECT_EQ((*graph)->stats().waits, 2u);
+    // Timed, each thread has the launches of its half between those of all.
+    Trace trace(threads, 100);
+    for (auto& a : c.arrived) a.store(0);
+    ASSERT_TRUE((*stream)->set_trace(&trace).is_ok());
+    ASSERT_TRUE((*graph)->replay(**stream).is_ok());
+    for (int t = 0; t < threads; ++t) {
+      const auto events = trace.events(t);
+      EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                              [](const TraceEvent& e) { return e.kind == TraceEvent::Kind::Kernel; }),
+                4)
+          << "thread " << t;
+    }
+  }
+}
+
+// Arguments of patched launches go where the launches have gone.
+TEST(CpuStreams, PatchesFindTheirLaunches) {
+  CpuDeviceOptions options;
+  options.threads = 2;
+  options.pin = false;
+  auto device = make_cpu_device(options);
+  ASSERT_TRUE(device.is_ok());
+  auto stream = (*device)->make_stream();
+  Cells first, second;
+  PatchId id = 0;
+  auto graph = (*device)->capture(**stream, [&](Recorder& r) -> Status {
+    RETURN_IF_ERROR(r.launch(launch(start, first, 0, false)));
+    RETURN_IF_ERROR(r.record(0, 1));
+    RETURN_IF_ERROR(r.wait(1, 1));
+    RETURN_IF_ERROR(r.launch(launch(start, first, 1, true)));
+    ASSIGN_OR_RETURN(id, r.launch_patchable(launch(start, first, 0, true)));
+    RETURN_IF_ERROR(r.record(1, 2));
+    return r.wait(0, 2);
+  });
+  ASSERT_TRUE(graph.is_ok()) << graph.status().message();
+  const Thunk other = launch(start, second, 0, true);
+  const Patch patch{id, &other.args};
+  ASSERT_TRUE((*graph)->replay(**stream, {&patch, 1}).is_ok());
+  EXPECT_EQ(second.begin, 1);
+  EXPECT_EQ(first.begin, 2);
+}
+
+}  // namespace
+}  // namespace reprise::cpu::cpu_streams_test
