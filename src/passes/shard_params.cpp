@@ -68,7 +68,7 @@ Result<Value*> Sharder::added_once(const Value* old) {
   const std::string name = old->def->attrs.text("name") + " of rank 0";
   if (Node* known = out_.find_param(name)) return known->result();
   c_.derived().push_back({name + " elsewhere", parts_of(old), true});
-  return add_part(old, old->type, {name, {{.rows = rows_of(old->type.shape), .recipe = Recipe::Zeros}}});
+  return add_part(old, old->type, {name, {{.tensor = {}, .rows = rows_of(old->type.shape), .recipe = Recipe::Zeros}}});
 }
 
 Result<Value*> Sharder::add_part(const Value* old, const TensorType& type, DerivedParam mine) {
