@@ -14,6 +14,7 @@
 #include "backends/cuda/kernels/norm.h"
 #include "backends/cuda/kernels/packed.h"
 #include "backends/cuda/kernels/quantise.h"
+#include "backends/cuda/kernels/ranks.h"
 #include "backends/cuda/kernels/recurrent.h"
 #include "backends/cuda/kernels/rotation.h"
 #include "backends/cuda/kernels/sample.h"
@@ -45,10 +46,21 @@ const cuda::KernelTable& kernels() {
   return table;
 }
 
+const cuda::RankKernels& rank_kernels() {
+  static const cuda::RankKernels table = [] {
+    cuda::RankKernels t;
+    cuda::fill_ranks_of<Launch>(t);
+    return t;
+  }();
+  return table;
+}
+
 const CudaStandIn& stand_in() {
   static const CudaStandIn it{
-      &kernels(), [] {
+      &kernels(), &rank_kernels(), REPRISE_NCCL_STAND_IN, [](const ranks::Member* member) {
         null::NullDeviceOptions o;
+        if (member) o.between_ranks = &member->region();
+        o.free_patches = !member;
         o.kind = DeviceKind::Cuda;
         o.name = "SIMT executor";
         o.host_visible = false;

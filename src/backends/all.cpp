@@ -6,6 +6,7 @@
 #include "backends/ascend/library.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/register.h"
+#include "backends/cuda/communicator.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/register.h"
 #include "backends/null/null_device.h"
@@ -40,8 +41,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
   p.ops = std::make_unique<OpRegistry>();
   p.kernels = std::make_unique<KernelRegistry>();
   register_core_ops(*p.ops);
-  if (options.member && options.kind != DeviceKind::Cpu && options.kind != DeviceKind::Ascend)
-    return error(Code::Unsupported, "several ranks on {}: cpu and ascend alone have collectives yet",
+  if (options.member && options.kind == DeviceKind::Null)
+    return error(Code::Unsupported, "several ranks on {}: cpu, cuda and ascend alone have collectives",
                  device_kind_name(options.kind));
   switch (options.kind) {
     case DeviceKind::Cpu: {
@@ -60,15 +61,24 @@ Result<Platform> make_platform(const DeviceOptions& options) {
       return p;
     case DeviceKind::Cuda: {
       if (options.cuda_stand_in) {
-        cuda::register_cuda(*p.kernels, *options.cuda_stand_in->kernels);
-        p.device = options.shared ? options.shared : options.cuda_stand_in->make_device();
+        const CudaStandIn& it = *options.cuda_stand_in;
+        cuda::register_cuda(*p.kernels, *it.kernels);
+        if (options.member && !options.shared) {
+          ASSIGN_OR_RETURN(const auto nccl, cuda::Nccl::open(it.nccl));
+          ASSIGN_OR_RETURN(const auto ranks,
+                           cuda::Communicator::make(nccl, options.member, [] { return Status::ok(); }));
+          cuda::register_ranks(*p.kernels, *it.rank_kernels, ranks);
+        }
+        p.device = options.shared ? options.shared : it.make_device(options.member.get());
         return p;
       }
 #if REPRISE_HAS_CUDA
       cuda::register_cuda(*p.kernels, cuda::device_kernels());
       p.device = options.shared;
       if (p.device) return p;
-      ASSIGN_OR_RETURN(p.device, cuda::make_cuda_device());
+      ASSIGN_OR_RETURN(auto parts, cuda::make_cuda_device({options.index, options.member}));
+      if (parts.ranks) cuda::register_ranks(*p.kernels, cuda::rank_kernels(), parts.ranks);
+      p.device = std::move(parts.device);
       return p;
 #else
       return error(Code::Unsupported,

@@ -13,12 +13,15 @@ namespace reprise {
 
 namespace cuda {
 struct KernelTable;
-}
+struct RankKernels;
+}  // namespace cuda
 
 // Kernels of the CUDA device that run elsewhere, and the device that runs them: the SIMT executor of the tests.
 struct CudaStandIn {
   const cuda::KernelTable* kernels = nullptr;
-  std::unique_ptr<Device> (*make_device)() = nullptr;
+  const cuda::RankKernels* rank_kernels = nullptr;
+  const char* nccl = "";  // the file that stands in for NCCL
+  std::unique_ptr<Device> (*make_device)(const ranks::Member* member) = nullptr;
 };
 
 struct DeviceOptions {
@@ -30,8 +33,8 @@ struct DeviceOptions {
   std::string ascend_runtime = "system";  // where Ascend's libraries come from; "sim": the simulator's
   bool ascend_fia = true;  // attention by FusedInferAttentionScore; false: by Prompt- and IncreFlashAttention
   const CudaStandIn* cuda_stand_in = nullptr;          // in place of a GPU
-  int index = 0;                                       // of the visible devices, that of rank 0; ascend
-  std::shared_ptr<ranks::Member> member = nullptr;     // of a world of several ranks; cpu, ascend
+  int index = 0;                                       // of the visible devices, that of rank 0; cuda, ascend
+  std::shared_ptr<ranks::Member> member = nullptr;     // of a world of several ranks; cpu, cuda, ascend
   std::optional<uint64_t> mix_streams = std::nullopt;  // as CpuDeviceOptions::mix_streams; cpu
   // That of another platform of the same kind, in place of a new one; cpu, ascend.
   std::shared_ptr<Device> shared = nullptr;

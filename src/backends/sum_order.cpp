@@ -94,6 +94,7 @@ const Order kCuda[] = {
      "scores: one chain over the head; keys in tiles of 32, ascending, a key a lane",
      "scores: one chain of tensor-core blocks of 16 over the head; weights by lane, then xor 1, 2; outputs: one chain "
      "over the 128 keys of a group; groups in ascending order"},
+    {{"all_reduce"}, "the parts of the ranks, from rank 0 on, in fp32"},
 };
 
 std::string_view find(std::span<const Order> own, std::string_view op, DType dtype) {

@@ -14,8 +14,8 @@ Status Engine::check_expert_ranks() const {
   const int size = options_.member ? options_.member->world().size : 1;
   std::vector<int64_t> allowed{1};
   const DeviceKind kind = platform_.device->info().kind;
-  const bool cpu = kind == DeviceKind::Cpu, any = cpu || kind == DeviceKind::Ascend;
-  for (int64_t n = cpu ? 2 : std::max(size, 2); any && n <= std::min<int64_t>(size, experts); ++n)
+  const bool whole = kind == DeviceKind::Ascend, any = whole || kind != DeviceKind::Null;
+  for (int64_t n = whole ? std::max(size, 2) : 2; any && n <= std::min<int64_t>(size, experts); ++n)
     if (size % n == 0) allowed.push_back(n);
   if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
   const std::string& name = config_.fields.architecture;
@@ -23,7 +23,7 @@ Status Engine::check_expert_ranks() const {
       experts == 0 ? fmt::format("{} has no experts", name)
       : !any       ? fmt::format("experts are not shared out over ranks on {} yet", device_kind_name(kind))
              : fmt::format("{} has {} experts, and the world {} rank{}{}", name, experts, size, size == 1 ? "" : "s",
-                           cpu || size == 1 ? "" : "; on ascend each has whole experts");
+                           !whole || size == 1 ? "" : "; on ascend each has whole experts");
   return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
 }
 
@@ -33,9 +33,10 @@ Status Engine::check_sequence_ranks() const {
   const auto& f = config_.fields;
   const int size = options_.member ? options_.member->world().size : 1;
   if (parts == 1) return Status::ok();
-  if (platform_.device->info().kind != DeviceKind::Cpu)
-    return invalid("`enable_dp_attention`: sequences are shared out over ranks on cpu alone yet; on {} leave it out",
-                   device_kind_name(platform_.device->info().kind));
+  if (const DeviceKind kind = platform_.device->info().kind; kind != DeviceKind::Cpu && kind != DeviceKind::Cuda)
+    return invalid(
+        "`enable_dp_attention`: sequences are shared out over ranks on cpu and cuda alone; on {} leave it out",
+        device_kind_name(kind));
   if (options_.graph.pipeline.expand_latents)
     return invalid(
         "`mla_prefill` expanded with `enable_dp_attention`: prompts attend to latents; leave one of them out");

@@ -454,7 +454,7 @@ void add_elements(OpRegistry& ops) {
           "cap * tanh(x / cap) in fp32, rounded once");
   ops.add("heads(Tensor x, *, int size) -> Tensor : view", infer_heads, "[T, H*D] -> [T, H, D], same bytes");
   ops.add("flatten(Tensor x) -> Tensor : view", infer_flatten, "[T, H, D] -> [T, H*D], same bytes");
-  ops.add("index_select(Tensor x, Index index) -> Tensor : columns", infer_index_select,
+  ops.add("index_select(Tensor x, Index index) -> Tensor : columns gathers", infer_index_select,
           "[T, N], [R] -> [R, N]: x[index[r]]");
   ops.add("slice(Rows x, *, int begin, int size) -> Tensor : vectors", infer_slice,
           "[T, N] -> [T, size], or [T, H, N] -> [T, H, size]: columns [begin, begin + size), copied");
@@ -488,7 +488,7 @@ void add_quantised(OpRegistry& ops) {
       "[T, N], [T, N], [N], [N], [N] -> i8 [T, N], [T, N]: sum = x + r, its RMS norm / divisor + zero as int8; and the "
       "sum. add_rms_norm_quant_static as a vendor has it: the divisors are bf16 beside bf16, f32 beside f16");
   ops.add(
-      "quantize_dynamic(Tensor x) -> (Tensor, Tensor) : vectors", infer_quantize_dynamic,
+      "quantize_dynamic(Tensor x) -> (Tensor, Tensor) : vectors row_scales", infer_quantize_dynamic,
       "[T, N] -> [T, N] i8, [T, 1] f32: per row scale = max|x| / 127 and q = x / scale in fp32, round half to even, "
       "clamp to [-128, 127]; a row of zeros gives q 0 and scale 0; NaN gives q 0");
   ops.add(

@@ -190,7 +190,8 @@ void register_expert_ops(OpRegistry& ops) {
       "ties. Chosen by score (softmax or sigmoid) + bias among the top_groups of groups with the best expert (max) or "
       "pair (top2); the weight is the score, normalised / (sum over k + eps), * scale. A row with a negative slot is "
       "padding: weights 0, expert E");
-  ops.add("moe_route(Index experts, *, int first = 0, int count) -> (Tensor, Tensor, Tensor)", infer_moe_route,
+  ops.add("moe_route(Index experts, *, int first = 0, int count) -> (Tensor, Tensor, Tensor) : dispatches",
+          infer_moe_route,
           "[T, k] -> i32 [T k], i32 [T, k], i32 [count + 1]: rows sorted by expert and then by their order: the row of "
           "x that each reads, the place of every choice, the first row of each expert. Other experts than [first, "
           "first + count) take no place: -1, and rows left over read -1");
@@ -223,7 +224,7 @@ void register_expert_ops(OpRegistry& ops) {
   ops.add("quantize_groups(Tensor x, Starts starts, Tensor scale, Tensor offset) -> Tensor", infer_quantize_groups,
           "[S, K], [E + 1], f32 [E], f32 [E] -> i8 [S, K]: quantize_static of rows [starts[e], starts[e + 1]) with "
           "scale[e] and offset[e]; rows of no group are zeros");
-  ops.add("moe_combine(Tensor y, Tensor weights, Index place) -> Tensor : columns", infer_moe_combine,
+  ops.add("moe_combine(Tensor y, Tensor weights, Index place) -> Tensor : columns combines", infer_moe_combine,
           "[T k, N], f32 [T, k], [T, k] -> [T, N]: sum of weights[t, j] * y[place[t, j]] in ascending j, fp32, rounded "
           "once; a negative place adds nothing");
   ops.add("sigmoid(Tensor x) -> Tensor", infer_sigmoid, "1 / (1 + exp(-x)) in fp32, rounded once");

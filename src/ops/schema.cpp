@@ -36,7 +36,11 @@ constexpr TraitWord kTraitWords[] = {{"commutes", op_trait::kCommutes},
                                      {"columns", op_trait::kColumns},
                                      {"vectors", op_trait::kVectors},
                                      {"per_head", op_trait::kHeads},
-                                     {"hint", op_trait::kHint}};
+                                     {"hint", op_trait::kHint},
+                                     {"dispatches", op_trait::kDispatches},
+                                     {"combines", op_trait::kCombines},
+                                     {"gathers", op_trait::kGathers},
+                                     {"row_scales", op_trait::kRowScales}};
 
 // A cursor over a declaration line.
 class DeclParser {
@@ -120,6 +124,11 @@ class DeclParser {
       return fail("one operand and one result of a view");
     if (s.has(op_trait::kCommutes) && s.operands.size() < 2) return fail("two operands with the trait commutes");
     if (s.has(op_trait::kLinear) && !s.has(OperandRole::Weight)) return fail("a Weight with the trait linear");
+    if (s.has(op_trait::kDispatches) && (s.operands.size() != 1 || s.results != 3))
+      return fail("one operand and three results of an op that dispatches");
+    if (s.has(op_trait::kCombines | op_trait::kGathers) && !s.has(OperandRole::Index))
+      return fail("an Index with the trait combines or gathers");
+    if (s.has(op_trait::kRowScales) && s.results != 2) return fail("two results with the trait row_scales");
     if (s.has(OperandRole::Rows) && s.results != 1) return fail("one result of an op that reads Rows");
     return Status::ok();
   }

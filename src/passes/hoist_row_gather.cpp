@@ -27,9 +27,9 @@ class Hoister {
       changed = false;
       stopped_.clear();
       for (Node* n = g_.first(); n && !changed;) {
-        if (n->op == index_select_) merge_twins(n);
+        if (n->op->has(op_trait::kGathers)) merge_twins(n);
         Node* next = n->next;  // before n goes
-        if (n->op == index_select_) {
+        if (n->op->has(op_trait::kGathers)) {
           ASSIGN_OR_RETURN(changed, hoist(n));
         }
         n = next;
@@ -57,7 +57,7 @@ class Hoister {
   }
 
   Result<bool> hoist(Node* n) {
-    if (n->in[1]->def->op == route_) return false;  // that gathers a row more than once
+    if (n->in[1]->def->op->has(op_trait::kDispatches)) return false;  // that gathers a row more than once
     Value* x = n->in[0];
     Node* p = x->def;
     if (!p->op->has(OperandRole::Rows))
@@ -87,7 +87,7 @@ class Hoister {
   // Whether all that comes of a value is gathered by the index before anything but rows is made of it.
   bool is_gathered(const Value& v, const Value* index) const {
     return v.outputs.empty() && std::all_of(v.uses.begin(), v.uses.end(), [&](const Use& u) {
-             if (u.user->op == index_select_) return u.operand == 0 && u.user->in[1] == index;
+             if (u.user->op->has(op_trait::kGathers)) return u.operand == 0 && u.user->in[1] == index;
              return u.declared().role == OperandRole::Rows && is_gathered(*u.user->result(), index);
            });
   }
@@ -113,8 +113,6 @@ class Hoister {
 
   Graph& g_;
   PassContext& c_;
-  const OpSchema* index_select_ = c_.ops().find("index_select");
-  const OpSchema* route_ = c_.ops().find("moe_route");
   std::vector<PassRemark> stopped_;
 };
 

@@ -18,9 +18,9 @@ std::string place_of(const Node& route, const OpSchema* linear) {
 
 Pass observe_experts() {
   return {"observe_experts", true, [](Graph& g, PassContext& c) -> Status {
-            const OpSchema *route = c.ops().find("moe_route"), *linear = c.ops().find("linear");
+            const OpSchema* linear = c.ops().find("linear");
             for (Node* n = g.first(); n; n = n->next) {
-              if (n->op != route) continue;
+              if (!n->op->has(op_trait::kDispatches)) continue;
               c.count_tried();
               std::string place = place_of(*n, linear);
               if (place.empty()) place = fmt::format("%{}", n->result()->id);

@@ -230,7 +230,7 @@ class Quantiser {
       ASSIGN_OR_RETURN(Value * values, quantised_groups(n, name, e));
       return std::vector<Value*>{values};
     }
-    Node* gather = n->in[0]->def->op == index_select_ ? n->in[0]->def : nullptr;
+    Node* gather = n->in[0]->def->op->has(op_trait::kGathers) ? n->in[0]->def : nullptr;
     ASSIGN_OR_RETURN(Node * input,
                      quantised_input(gather ? gather->in[0] : n->in[0], e.module(0), e.quants[0], gather ? gather : n));
     std::vector<Value*> parts;
@@ -362,7 +362,6 @@ class Quantiser {
   const OpSchema* linear_ = c_.ops().find("linear");
   const OpSchema* grouped_linear_ = c_.ops().find("grouped_linear");
   const OpSchema* sigmoid_ = c_.ops().find("sigmoid");
-  const OpSchema* index_select_ = c_.ops().find("index_select");
   std::vector<Made> made_;
   std::vector<Gathered> gathered_;
   std::vector<Grouped> grouped_;

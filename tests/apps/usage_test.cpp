@@ -93,7 +93,6 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--device npu --page-size 64", "allowed: 128"},
       {"--ascend-runtime simulator", "allowed: system, sim"},
       {"--tp-size 65", "allowed: 1 to 64"},
-      {"--device cuda --tp 2", "ranks exchange data on cpu and ascend alone yet; with --device cuda allowed: 1"},
       {"--tp 0", "allowed: 1"},
       {"--dp 2", "replicas answer requests of `serve` alone; allowed here: 1"},
       {"--mem-fraction-static 1.5", "allowed: above 0, up to 1"},

@@ -141,8 +141,8 @@ struct Routes {
   explicit Routes(const ExpertsCase& c) : place(static_cast<size_t>(c.tokens * c.top_k)) {
     for (int64_t t = 0; t < c.tokens; ++t)
       for (int64_t j = 0; j < c.top_k; ++j) {
-        // The last expert has none, the first many.
-        experts.push_back(static_cast<int32_t>(j == 0 && t % 3 == 0 ? 0 : (t * 5 + j) % (c.experts - 1)));
+        // No token has an expert twice; the last expert has none, the first many.
+        experts.push_back(static_cast<int32_t>(((t % 3 == 0 ? 0 : t * 5) + j) % (c.experts - 1)));
         weights.push_back(number(t * c.top_k + j, 3));
       }
     for (int32_t e = 0; e < c.experts; ++e) {
@@ -207,6 +207,56 @@ INSTANTIATE_TEST_SUITE_P(Cards, AscendExpertRanks,
                          testing::Values(ExpertsCase{3, 6, 2, 7, 48}, ExpertsCase{3, 6, 2, 100, 1024},
                                          ExpertsCase{4, 8, 4, 40, 2048}, ExpertsCase{3, 7, 3, 5, 40},
                                          ExpertsCase{4, 9, 2, 2, 33}));
+
+struct TableCase {
+  DType type;
+  std::vector<int64_t> first;  // of each card's rows; those of the last end with the table
+};
+
+// One card after the other is asked for the rows of two tables that have as many ids and are cut at other places: what
+// was made for the one is not taken for the other.
+TEST(AscendTables, OfAsManyIdsWithOtherPartsAreKeptApart) {
+  constexpr int kCards = 2;
+  constexpr int64_t kIds = 11, kWidth = 6;
+  const std::vector<int32_t> ids{0, 10, 4, 5, 6, 4, 3, 7};
+  const auto rows = static_cast<int64_t>(ids.size());
+  const testing_support::RankedHosts host({kCards});
+  const auto check = [&](Card& card, int rank, const TableCase& c) {
+    const int64_t first = c.first[static_cast<size_t>(rank)],
+                  count = (rank + 1 < kCards ? c.first[static_cast<size_t>(rank) + 1] : kIds) - first;
+    const Attrs part{{"first", first}, {"count", count}, {"of", kIds}};
+    const AscendOperand asked = operand({DType::I32, {Dim(rows)}}, ids);
+    const auto places = numbers_of<int32_t>(card.result_of("ascend.found_ids", {asked}, part));
+    std::vector<float> mine, all;
+    ASSERT_EQ(places.size(), ids.size());
+    for (size_t t = 0; t < ids.size(); ++t) {
+      const bool here = ids[t] >= first && ids[t] < first + count;
+      EXPECT_EQ(places[t], here ? ids[t] - first : 0) << "card " << rank << ", id " << ids[t];
+      for (int64_t i = 0; i < kWidth; ++i) {
+        mine.push_back(kept(c.type, number((first + places[t]) * kWidth + i, 1)));
+        all.push_back(kept(c.type, number(ids[t] * kWidth + i, 1)));
+      }
+    }
+    const auto as_operand = [&](const std::vector<float>& values) {
+      if (c.type == DType::F32) return operand({c.type, {Dim(rows), Dim(kWidth)}}, values);
+      std::vector<uint16_t> narrowed;
+      for (float v : values) narrowed.push_back(narrow(c.type, v));
+      return operand({c.type, {Dim(rows), Dim(kWidth)}}, narrowed);
+    };
+    EXPECT_TRUE(card.result_of("ascend.gather_found", {as_operand(mine), asked}, part) == as_operand(all).bytes)
+        << "card " << rank << ", " << dtype_name(c.type);
+  };
+  std::vector<std::thread> cards;
+  for (int r = 0; r < kCards; ++r)
+    cards.emplace_back([&, r] {
+      Card card;
+      card.open(host.member(r));
+      for (const TableCase& c : {TableCase{DType::BF16, {0, 4}}, TableCase{DType::BF16, {0, 6}},
+                                 TableCase{DType::F32, {0, 6}}, TableCase{DType::F32, {0, 4}}})
+        check(card, r, c);
+    });
+  for (std::thread& card : cards) card.join();
+}
 
 // Each card has a part of the vocabulary: its pairs are the largest values with their places in all of it, and of the
 // pairs of all cards the first of the largest wins.

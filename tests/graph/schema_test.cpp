@@ -56,6 +56,11 @@ TEST(Schema, WhatADeclarationMayNotSay) {
       {"mine(Tensor x) -> Tensor : commutes", "two operands"},
       {"mine(Tensor x) -> Tensor : linear", "a Weight with the trait linear"},
       {"mine(Rows x) -> (Tensor, Tensor)", "one result of an op that reads Rows"},
+      {"mine(Tensor x, Tensor y) -> (Tensor, Tensor, Tensor) : dispatches", "one operand and three results"},
+      {"mine(Tensor x) -> (Tensor, Tensor) : dispatches", "one operand and three results"},
+      {"mine(Tensor x) -> Tensor : gathers", "an Index with the trait"},
+      {"mine(Tensor x, Tensor y) -> Tensor : combines", "an Index with the trait"},
+      {"mine(Tensor x) -> Tensor : row_scales", "two results with the trait row_scales"},
   };
   for (const auto& [decl, expected] : cases) {
     const auto s = parse_schema(decl);

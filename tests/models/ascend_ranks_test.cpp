@@ -35,14 +35,16 @@ std::vector<float> several_cards(const std::string& folder, const AscendOptions&
   EXPECT_TRUE(world.is_ok()) << world.status().message();
   if (!world.is_ok()) return {};
   std::vector<float> out = decode_traffic((*world)->front(), 6);
-  bool table_is_cut = false;
-  for (const PassReport& p : (*world)->front().passes("decode")->passes)
-    for (const PassRemark& remark : p.applied)
-      table_is_cut |= remark.reason.find("rows of the table are here") != std::string::npos;
-  EXPECT_TRUE(table_is_cut);
-  if (added)
+  const auto applied = [&](const char* words) {
+    int64_t n = 0;
     for (const PassReport& p : (*world)->front().passes("decode")->passes)
-      for (const PassRemark& remark : p.applied) *added += remark.reason.find("ranks are added") != std::string::npos;
+      for (const PassRemark& remark : p.applied) n += remark.reason.find(words) != std::string::npos;
+    return n;
+  };
+  EXPECT_GT(applied("rows of the table are here"), 0);
+  if (added) *added = applied("ranks are added");
+  EXPECT_EQ(applied("experts are here") > 0, options.ep_size > 1) << "experts are shared out where that is asked for";
+  EXPECT_EQ(applied("each rank adds the choices of its share of tokens"), applied("experts are here"));
   if (options.policy != engine::GraphPolicy::Off) {
     EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
   }

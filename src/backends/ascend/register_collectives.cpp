@@ -171,35 +171,45 @@ Status merge_argmax(const MergeArgmaxArgs& a, Launch& l) {
                l.tensor(best, DType::I32, {rows, 1}), l.tensor(a.out, DType::I32, {rows, 1}));
 }
 
-// Calls to(id, place) for each id of the table: the row in this rank's part, or -1.
-template <typename To>
-void for_ids(const Attrs& part, const To& to) {
-  const int64_t first = part.integer("first"), count = part.integer("count");
-  for (int64_t id = 0; id < part.integer("of"); ++id) to(id, id >= first && id < first + count ? id - first : -1);
-}
+// The part of a table that a call is about: as text it is in the keys of what is made for it.
+struct TablePart {
+  int64_t first, count, of;
+
+  explicit TablePart(const Attrs& a) : first(a.integer("first")), count(a.integer("count")), of(a.integer("of")) {}
+  auto operator<=>(const TablePart&) const = default;
+
+  std::string text() const { return fmt::format("[{}+{}/{}]", first, count, of); }
+  // Calls to(id, place) for each id of the table: the row in this part, or -1.
+  template <typename To>
+  void each(const To& to) const {
+    for (int64_t id = 0; id < of; ++id) to(id, id >= first && id < first + count ? id - first : -1);
+  }
+};
 
 void register_tables(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   const auto places = [context](const OpCall& c, LaunchArgs& args) {
-    const auto of = static_cast<size_t>(c.attrs->integer("of"));
-    args.constant = context->constant(fmt::format("rows of {} ids", of), of * sizeof(int32_t), [&](void* to) {
-      for_ids(*c.attrs, [&](int64_t id, int64_t place) {
-        static_cast<int32_t*>(to)[id] = static_cast<int32_t>(std::max<int64_t>(place, 0));
-      });
-    });
+    const TablePart part(*c.attrs);
+    args.constant = context->constant(
+        fmt::format("rows of ids {}", part.text()), static_cast<size_t>(part.of) * sizeof(int32_t), [&](void* to) {
+          part.each([&](int64_t id, int64_t place) {
+            static_cast<int32_t*>(to)[id] = static_cast<int32_t>(std::max<int64_t>(place, 0));
+          });
+        });
   };
-  const auto known = std::make_shared<std::map<std::pair<size_t, size_t>, IdsHere>>();
+  const auto known = std::make_shared<std::map<std::pair<TablePart, size_t>, IdsHere>>();
   const auto here = [context, known](const OpCall& c, LaunchArgs& args) {
-    const auto of = static_cast<size_t>(c.attrs->integer("of"));
+    const TablePart part(*c.attrs);
     const size_t word = word_of(c.in[0].dtype) == ACL_INT16 ? 2 : 4;
-    const void* words = context->constant(fmt::format("{} ids here, {} bytes", of, word), of * word, [&](void* to) {
-      for_ids(*c.attrs, [&](int64_t id, int64_t place) {
-        if (word == 2)
-          static_cast<int16_t*>(to)[id] = place >= 0 ? 1 : 0;
-        else
-          static_cast<int32_t*>(to)[id] = place >= 0 ? 1 : 0;
-      });
-    });
-    args.constant = &((*known)[{of, word}] = IdsHere{context->communicator(), words});
+    const void* words = context->constant(fmt::format("ids here {}, {} bytes", part.text(), word),
+                                          static_cast<size_t>(part.of) * word, [&](void* to) {
+                                            part.each([&](int64_t id, int64_t place) {
+                                              if (word == 2)
+                                                static_cast<int16_t*>(to)[id] = place >= 0 ? 1 : 0;
+                                              else
+                                                static_cast<int32_t*>(to)[id] = place >= 0 ? 1 : 0;
+                                            });
+                                          });
+    args.constant = &((*known)[{part, word}] = IdsHere{context->communicator(), words});
   };
   const auto in_words = [](const OpCall& c) -> Status {
     RETURN_IF_ERROR(want_constant_rows(c));

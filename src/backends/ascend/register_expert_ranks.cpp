@@ -226,7 +226,7 @@ void register_expert_ranks(KernelRegistry& kernels, const std::shared_ptr<Contex
     return [context, known, starts](const OpCall& c, LaunchArgs& args) {
       const int64_t experts = c.in[starts].shape[0].factor - 1;
       const Communicator& ranks = *context->communicator();
-      void* table = context->constant(fmt::format("shares of {} experts", experts),
+      void* table = context->constant(fmt::format("shares of {} experts over {} ranks", experts, ranks.size()),
                                       static_cast<size_t>(ExpertShares::numbers(experts)) * sizeof(int32_t),
                                       [&](void* to) { fill_shares(ranks, experts, static_cast<int32_t*>(to)); });
       args.constant = &((*known)[experts] = ExpertShares{&ranks, table});

@@ -1,10 +1,12 @@
 #include "backends/cuda/cuda_device.h"
 
 #include <cstring>
+#include <optional>
 
 #include "backends/cuda/blas.h"
 #include "backends/cuda/cuda_graph.h"
 #include "backends/cuda/runtime.h"
+#include "backends/shared_pool.h"
 #include "device/aligned_pool.h"
 
 namespace reprise::cuda {
@@ -16,13 +18,17 @@ constexpr int kOldestArchitecture = 80;  // the oldest of CMAKE_CUDA_ARCHITECTUR
 class CudaPool final : public AlignedPool {
  public:
   // `zeroing` is used for nothing else.
-  CudaPool(bool host, size_t limit, cudaStream_t zeroing) : AlignedPool(limit), host_(host), zeroing_(zeroing) {}
+  CudaPool(bool host, size_t limit, cudaStream_t zeroing, int device)
+      : AlignedPool(limit), host_(host), zeroing_(zeroing), device_(device) {}
 
  private:
   Status allocate_raw(size_t bytes, void** raw) override {
+    RETURN_IF_ERROR(use_device(device_));
     return host_ ? check(cudaMallocHost(raw, bytes), "pinned host memory") : check(cudaMalloc(raw, bytes), "memory");
   }
-  void free_raw(void* raw) override { (void)(host_ ? cudaFreeHost(raw) : cudaFree(raw)); }
+  void free_raw(void* raw) override {
+    if (use_device(device_).is_ok()) (void)(host_ ? cudaFreeHost(raw) : cudaFree(raw));
+  }
   Status zero(void* data, size_t bytes) override {
     if (host_) {
       std::memset(data, 0, bytes);
@@ -34,6 +40,7 @@ class CudaPool final : public AlignedPool {
 
   bool host_;
   cudaStream_t zeroing_;
+  int device_;
 };
 
 class CudaEvent final : public Event {
@@ -48,23 +55,30 @@ class CudaEvent final : public Event {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(DeviceInfo info, int multiprocessors, std::unique_ptr<Blas> blas, cudaStream_t zeroing)
+  // `device`: its number among the visible ones. `ranks`: null where there is one.
+  CudaDevice(DeviceInfo info, int device, int multiprocessors, std::unique_ptr<Blas> blas, cudaStream_t zeroing,
+             std::shared_ptr<Communicator> ranks)
       : info_(std::move(info)),
         blas_(std::move(blas)),
-        context_{multiprocessors, blas_.get()},
+        ranks_(std::move(ranks)),
+        context_{multiprocessors, blas_.get(), device, ranks_.get()},
         zeroing_(zeroing),
-        pool_(false, info_.memory_bytes, zeroing),
-        host_pool_(true, SIZE_MAX / 4, zeroing) {}
+        pool_(false, info_.memory_bytes, zeroing, device),
+        host_pool_(true, SIZE_MAX / 4, zeroing, device) {
+    if (ranks_) between_.emplace(ranks_->member().region());
+  }
   ~CudaDevice() override { (void)cudaStreamDestroy(zeroing_); }
 
   const DeviceInfo& info() const override { return info_; }
   MemoryPool& pool() override { return pool_; }
   MemoryPool& host_pool() override { return host_pool_; }
+  MemoryPool* between_ranks() override { return between_ ? &*between_ : nullptr; }
   Result<std::unique_ptr<Stream>> make_stream() override {
     ASSIGN_OR_RETURN(auto stream, CudaStream::make(context_));
     return std::unique_ptr<Stream>(std::move(stream));
   }
   Result<std::unique_ptr<Event>> make_event() override {
+    RETURN_IF_ERROR(context_.attach());
     cudaEvent_t event = nullptr;
     RETURN_IF_ERROR(check(cudaEventCreate(&event), "make an event"));
     return std::unique_ptr<Event>(std::make_unique<CudaEvent>(event));
@@ -77,6 +91,11 @@ class CudaDevice final : public Device {
     (void)cudaGetLastError();
     return std::nullopt;
   }
+  std::vector<OwnCheck> own_checks() override {
+    const auto nccl = Nccl::open();  // large, so that one rank leaves it alone
+    if (!nccl.is_ok()) return {{"NCCL, for several GPUs", nccl.status()}};
+    return {{fmt::format("NCCL {}, for several GPUs", (*nccl)->version()), Status::ok()}};
+  }
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
     return capture_graph(static_cast<CudaStream&>(stream), body);
   }
@@ -84,10 +103,12 @@ class CudaDevice final : public Device {
  private:
   DeviceInfo info_;
   std::unique_ptr<Blas> blas_;
+  std::shared_ptr<Communicator> ranks_;
   LaunchContext context_;
   cudaStream_t zeroing_;
   CudaPool pool_;
   CudaPool host_pool_;
+  std::optional<SharedPool> between_;  // where there are several ranks
 };
 
 cudaMemcpyKind direction(Copy kind) {
@@ -102,12 +123,14 @@ cudaMemcpyKind direction(Copy kind) {
 }  // namespace
 
 Result<std::unique_ptr<CudaStream>> CudaStream::make(const LaunchContext& context) {
+  RETURN_IF_ERROR(context.attach());
   cudaStream_t stream = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream"));
   return std::unique_ptr<CudaStream>(new CudaStream(stream, context));
 }
 
 CudaStream::~CudaStream() {
+  (void)context_.attach();
   (void)cudaStreamSynchronize(stream_);
   for (cudaEvent_t e : events_) (void)cudaEventDestroy(e);
   if (zero_) (void)cudaEventDestroy(zero_);
@@ -115,6 +138,7 @@ CudaStream::~CudaStream() {
 }
 
 Status CudaStream::launch(const Thunk& thunk) {
+  RETURN_IF_ERROR(context_.attach());
   ++stats_.launches;
   if (!trace_) return launch_parts(thunk, live_, stream_, context_);
   trace_->next_replay();
@@ -144,7 +168,11 @@ Status CudaStream::launch_timed(const Thunk& thunk, const LiveSizes& live) {
 }
 
 Status CudaStream::set_trace(Trace* trace) {
+  // A replay would run launch by launch on this rank alone; NCCL wants all ranks to replay, or none.
+  if (trace && context_.ranks)
+    return error(Code::Unsupported, "launches of one of several ranks are not timed on cuda");
   RETURN_IF_ERROR(synchronize());
+  RETURN_IF_ERROR(context_.attach());
   trace_ = trace;
   if (!trace) return Status::ok();
   if (!zero_) RETURN_IF_ERROR(check(cudaEventCreate(&zero_), "make an event"));
@@ -170,25 +198,34 @@ Status CudaStream::tell_trace() {
 Status CudaStream::copy(void* dst, const void* src, size_t bytes, Copy kind) {
   stats_.count(kind, bytes);
   if (bytes == 0) return Status::ok();
+  RETURN_IF_ERROR(context_.attach());
   return check(cudaMemcpyAsync(dst, src, bytes, direction(kind), stream_), "copy");
 }
 
 Status CudaStream::record(Event& event) {
+  RETURN_IF_ERROR(context_.attach());
   return check(cudaEventRecord(static_cast<CudaEvent&>(event).native(), stream_), "record an event");
 }
 
 Status CudaStream::wait(const Event& event) {
+  RETURN_IF_ERROR(context_.attach());
   return check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).native(), 0), "wait for an event");
 }
 
+Status CudaStream::waited(Status status) const {
+  return context_.ranks && context_.ranks->member().aborted() ? context_.ranks->member().lost() : status;
+}
+
 Status CudaStream::synchronize() {
-  RETURN_IF_ERROR(check(cudaStreamSynchronize(stream_), "synchronize"));
+  RETURN_IF_ERROR(context_.attach());
+  RETURN_IF_ERROR(waited(check(cudaStreamSynchronize(stream_), "synchronize")));
   return trace_ ? tell_trace() : Status::ok();
 }
 
 Status CudaStream::synchronize(const Event& event) {
   if (trace_) return synchronize();  // its events lie behind the mark, too
-  return check(cudaEventSynchronize(static_cast<const CudaEvent&>(event).native()), "synchronize");
+  RETURN_IF_ERROR(context_.attach());
+  return waited(check(cudaEventSynchronize(static_cast<const CudaEvent&>(event).native()), "synchronize"));
 }
 
 // The data sheet's bandwidth and cache; what a launch, a branch of a graph and its beginning take is assumed, and that
@@ -215,7 +252,10 @@ int cuda_device_count() {
   return 0;
 }
 
-Result<std::unique_ptr<Device>> make_cuda_device() {
+namespace {
+
+// The GPU of this rank, by its number among the visible ones.
+Result<int> device_of(const CudaOptions& options) {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess || count == 0) {
@@ -223,13 +263,33 @@ Result<std::unique_ptr<Device>> make_cuda_device() {
     return error(Code::Unsupported, "no CUDA device: {}",
                  found == cudaSuccess ? "the driver knows of none" : cudaGetErrorString(found));
   }
-  RETURN_IF_ERROR(check(cudaSetDevice(0), "use the device"));
+  const ranks::World world = options.member ? options.member->world() : ranks::World{};
+  if (options.index + world.local_size > count)
+    return invalid("`tp_size` {}: {} GPU{} visible here (CUDA_VISIBLE_DEVICES); allowed: 1 to {}", world.size, count,
+                   count == 1 ? " is" : "s are", count);
+  return options.index + world.local_rank;
+}
+
+Result<std::shared_ptr<Communicator>> join(const CudaOptions& options, int device) {
+  if (!options.member) return std::shared_ptr<Communicator>();
+  ASSIGN_OR_RETURN(auto nccl, Nccl::open());
+  return Communicator::make(std::move(nccl), options.member, [device] { return use_device(device); });
+}
+
+}  // namespace
+
+Result<CudaParts> make_cuda_device(const CudaOptions& options) {
+  ASSIGN_OR_RETURN(const int device, device_of(options));
+  RETURN_IF_ERROR(check(cudaSetDevice(device), "use the device"));
+  RETURN_IF_ERROR(use_device(device));
   cudaDeviceProp p{};
-  RETURN_IF_ERROR(check(cudaGetDeviceProperties(&p, 0), "ask for the device's properties"));
+  RETURN_IF_ERROR(check(cudaGetDeviceProperties(&p, device), "ask for the device's properties"));
   const int architecture = p.major * 10 + p.minor;
   if (architecture < kOldestArchitecture)
     return error(Code::Unsupported, "no CUDA device: {} is sm_{}, and this build has kernels for sm_{} and later",
                  p.name, architecture, kOldestArchitecture);
+  CudaParts parts;
+  ASSIGN_OR_RETURN(parts.ranks, join(options, device));
   DeviceInfo info;
   info.kind = DeviceKind::Cuda;
   info.isa = fmt::format("sm_{}", architecture);
@@ -237,13 +297,17 @@ Result<std::unique_ptr<Device>> make_cuda_device() {
   info.memory_bytes = p.totalGlobalMem;
   info.host_visible = false;
   info.asynchronous = true;
-  info.read_ahead = read_ahead_of(0, p);
-  info.records_cold = true;  // kernels are loaded and products chosen while a launch is recorded
+  // A patch runs the launch once more, and one of NCCL's would have to run on all ranks.
+  info.free_patches = !parts.ranks;
+  info.read_ahead = read_ahead_of(device, p);
+  // Kernels are loaded and products chosen while a launch is recorded. Links to other ranks may be made at a first run.
+  info.records_cold = !parts.ranks;
   std::unique_ptr<Blas> blas = Blas::open(info.notes);
   cudaStream_t zeroing = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "make a stream"));
-  return std::unique_ptr<Device>(
-      std::make_unique<CudaDevice>(std::move(info), p.multiProcessorCount, std::move(blas), zeroing));
+  parts.device = std::make_unique<CudaDevice>(std::move(info), device, p.multiProcessorCount, std::move(blas), zeroing,
+                                              parts.ranks);
+  return parts;
 }
 
 }  // namespace reprise::cuda

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/communicator.h"
 #include "backends/cuda/runtime.h"
 #include "device/recorded_order.h"
 
@@ -92,8 +93,9 @@ class CudaGraph final : public DeviceGraph {
   }
 
   Status replay(Stream& stream, std::span<const Patch> patches) override {
-    if (!patches.empty()) RETURN_IF_ERROR(apply(patches));
     auto& on = static_cast<CudaStream&>(stream);
+    RETURN_IF_ERROR(on.context().attach());
+    if (!patches.empty()) RETURN_IF_ERROR(apply(patches));
     if (on.traced()) return replay_timed(on);
     RETURN_IF_ERROR(check(cudaGraphLaunch(exec_, on.native()), "replay"));
     on.count_replay();
@@ -283,6 +285,7 @@ class CudaRecorder final : public Recorder {
   // The nodes that end the launch; none when it launched nothing.
   Result<Nodes> capture(const Thunk& thunk) {
     RETURN_IF_ERROR(order_.launch(thunk.stream));
+    RETURN_IF_ERROR(context_.attach());
     auto& [before, open] = branches_[thunk.stream];
     // What depends waits for all launches since the last that did; the others only for what that one waited for.
     if (thunk.depends && !open.empty()) {
@@ -290,8 +293,14 @@ class CudaRecorder final : public Recorder {
       open.clear();
       ++graph_.stats_.barriers;
     }
-    RETURN_IF_ERROR(check(cudaStreamBeginCaptureToGraph(stream_, graph_.graph_.get(), before.data(), nullptr,
-                                                        before.size(), cudaStreamCaptureModeThreadLocal),
+    // All ranks run collectives in one order, also those that nothing else orders.
+    const bool collective = context_.ranks && thunk.args.constant == static_cast<const Exchange*>(context_.ranks);
+    Nodes behind = before;
+    if (collective)
+      for (cudaGraphNode_t n : last_collective_)
+        if (std::find(behind.begin(), behind.end(), n) == behind.end()) behind.push_back(n);
+    RETURN_IF_ERROR(check(cudaStreamBeginCaptureToGraph(stream_, graph_.graph_.get(), behind.data(), nullptr,
+                                                        behind.size(), cudaStreamCaptureModeThreadLocal),
                           "begin to capture"));
     Status status = launch_parts(thunk, graph_.live_, stream_, context_);
     Nodes last;
@@ -307,10 +316,8 @@ class CudaRecorder final : public Recorder {
     const Status ended = check(cudaStreamEndCapture(stream_, &same), "end to capture");
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(ended);
-    auto known = [&nodes = before](cudaGraphNode_t n) {
-      return std::find(nodes.begin(), nodes.end(), n) != nodes.end();
-    };
-    std::erase_if(last, known);
+    std::erase_if(last, [&](cudaGraphNode_t n) { return std::find(behind.begin(), behind.end(), n) != behind.end(); });
+    if (collective && !last.empty()) last_collective_ = last;
     open.insert(open.end(), last.begin(), last.end());
     return last;
   }
@@ -320,6 +327,7 @@ class CudaRecorder final : public Recorder {
   const LaunchContext& context_;
   std::array<Branch, kMaxGraphStreams> branches_;
   std::map<uint32_t, Nodes> marks_;
+  Nodes last_collective_;  // that it ends in
   RecordedOrder order_;
 };
 

@@ -1,4 +1,5 @@
 // The kernels of the .cu files, and how a thunk runs them.
+#include "backends/cuda/communicator.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/launch_parts.h"
 #include "backends/cuda/runtime.h"
@@ -28,9 +29,19 @@ const KernelTable& device_kernels() {
   return table;
 }
 
+const RankKernels& rank_kernels() {
+  static const RankKernels table = [] {
+    RankKernels t;
+    fill_ranks(t);
+    return t;
+  }();
+  return table;
+}
+
 Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context) {
   const char* failure = launch_all(thunk, live, stream, context.multiprocessors, context.blas);
   RETURN_IF_ERROR(check(cudaGetLastError(), "launch"));
+  if (failure && context.ranks && context.ranks->member().aborted()) return context.ranks->member().lost();
   return failure ? error(Code::Device, "cuda: {}", failure) : Status::ok();
 }
 

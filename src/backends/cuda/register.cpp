@@ -33,8 +33,12 @@ void Entries::add(std::string_view op, const PerType& kernels, const Extras& ext
 
 void Entries::add(std::string_view op, std::optional<EntryTypes> types, CudaKernel kernel, const Extras& extras) {
   if (!kernel) return;
-  KernelEntry e = entry_of(
-      {.device = DeviceKind::Cuda, .op = op, .types = types, .accepts = extras.accepts, .scratch = extras.scratch});
+  KernelEntry e = entry_of({.device = DeviceKind::Cuda,
+                            .op = op,
+                            .types = types,
+                            .accepts = extras.accepts,
+                            .bind = extras.bind,
+                            .scratch = extras.scratch});
   e.part[0] = opaque(kernel);
   kernels_.add(std::move(e));
 }

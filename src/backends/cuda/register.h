@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cuda/kernel_table.h"
+#include "backends/cuda/rank_kernels.h"
 #include "ops/args/entry.h"
 
 namespace reprise::cuda {
@@ -16,6 +17,10 @@ void register_encoder(KernelRegistry& kernels, const KernelTable& table);    // 
 
 void register_cuda(KernelRegistry& kernels, const KernelTable& table);
 
+class Communicator;
+// What ranks exchange, where there are several.
+void register_ranks(KernelRegistry& kernels, const RankKernels& table, const std::shared_ptr<Communicator>& ranks);
+
 // Weights in GGUF blocks, which register_cuda() leaves out: these kernels are chains of fp32 on the plain cores, slower
 // than the tensor cores are on the same weights unpacked to bf16, as loading does where no kernel takes blocks.
 void register_packed(KernelRegistry& kernels, const KernelTable& table);
@@ -28,7 +33,8 @@ struct Extras {
   std::optional<DType> other{};                    // of OpArgs::other, where all have the same
   std::function<Status(const OpCall&)> accepts{};  // what these kernels want besides OpArgs::accepts
   Scratch scratch{};
-  bool f32_scratch = true;  // false: only kernels of two bytes a number need it
+  std::function<void(const OpCall&, LaunchArgs&)> bind{};  // behind OpArgs::bind
+  bool f32_scratch = true;                                 // false: only kernels of two bytes a number need it
 };
 
 // Adds entries "cuda.OP.TYPES" ("cuda.OP" where one kernel serves every dtype), row-major parameters. Nothing is added

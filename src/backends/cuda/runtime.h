@@ -38,12 +38,26 @@ inline Status check(cudaError_t result, const char* what) {
                lost ? "; the process has lost the device: start it anew" : "");
 }
 
+// Makes the calling thread use the device; a thread uses device 0 from its beginning.
+inline Status use_device(int device) {
+  thread_local int used = 0;
+  if (used == device) return Status::ok();
+  RETURN_IF_ERROR(check(cudaSetDevice(device), "use the device"));
+  used = device;
+  return Status::ok();
+}
+
 class Blas;
+class Communicator;
 
 // What launches need of their device, apart from a stream.
 struct LaunchContext {
   int multiprocessors = 1;
   Blas* blas = nullptr;  // null where the library is absent
+  int device = 0;
+  Communicator* ranks = nullptr;  // null: there is one rank
+
+  Status attach() const { return use_device(device); }
 };
 
 // Runs a thunk's parts on the stream; what the launches themselves report comes back.
@@ -83,6 +97,8 @@ class CudaStream final : public Stream {
     uint32_t node = 0, replay = 0;
   };
   Result<cudaEvent_t> take_event();
+  // The outcome of a wait. Where another rank is gone, what was waited for was called off.
+  Status waited(Status status) const;
   Status tell_trace();
 
   cudaStream_t stream_;

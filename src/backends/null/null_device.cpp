@@ -3,8 +3,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <utility>
 
+#include "backends/shared_pool.h"
 #include "device/pool_ledger.h"
 #include "device/recorded_order.h"
 
@@ -230,9 +232,12 @@ class NullDevice final : public Device {
     info_.asynchronous = options.deferred;
     info_.index_dtype = options.index_dtype;
     info_.read_ahead = options.read_ahead;
+    info_.free_patches = options.free_patches;
+    if (options.between_ranks) between_.emplace(*options.between_ranks);
   }
   const DeviceInfo& info() const override { return info_; }
   MemoryPool& pool() override { return pool_; }
+  MemoryPool* between_ranks() override { return between_ ? &*between_ : nullptr; }
   MemoryPool& host_pool() override { return options_.host_visible ? pool_ : host_pool_; }
   Result<std::unique_ptr<Stream>> make_stream() override {
     return std::unique_ptr<Stream>(std::make_unique<NullStream>(options_));
@@ -250,6 +255,7 @@ class NullDevice final : public Device {
   DeviceInfo info_;
   NullPool pool_;
   NullPool host_pool_{true};
+  std::optional<SharedPool> between_;
 };
 
 void nothing(const LaunchArgs&, const LiveSizes&) {}

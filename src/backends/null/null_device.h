@@ -15,6 +15,7 @@
 
 #include "device/device.h"
 #include "ops/kernel.h"
+#include "ranks/region.h"
 
 namespace reprise::null {
 
@@ -30,6 +31,8 @@ struct NullDeviceOptions {
   DType index_dtype = DType::I32;
   DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
   std::string name = "null";
+  bool free_patches = true;
+  const ranks::Region* between_ranks = nullptr;  // memory of Device::between_ranks()
   // Round numbers, so that plans have prefetches.
   ReadAhead read_ahead{"", 1e6, 3e6, 3, 10, 3, 1, size_t{64} << 20};
   // How a part is called; empty: as the NullKernel that it is.

@@ -1,12 +1,12 @@
 // Launch arguments of the ops by which ranks exchange data, and of what goes with them. As elements.h.
 #pragma once
 
-#include "base/dtype.h"
 #include "device/thunk.h"
 
 namespace reprise {
 
 struct OpCall;
+enum class DType : uint8_t;
 
 // all_gather: this rank's bytes of a row go to [first, first + width) of `of`. `even`: all ranks have as many, in
 // order.

@@ -1,6 +1,7 @@
 // sum_parts: the parts of all ranks, side by side in a row, added in the order of ranks; then a bias, and one rounding.
 #include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elements.h"
+#include "base/dtype.h"
 #include "ops/args/collectives.h"
 
 namespace reprise::cpu::REPRISE_ISA {

@@ -1,0 +1,119 @@
+// Whole experts that are shared out over parts of the ranks.
+#include <algorithm>
+
+#include "nn/experts.h"
+#include "passes/sharder.h"
+
+namespace reprise {
+
+Status Sharder::groups(Node& n) {
+  const size_t starts = n.op->first(OperandRole::Starts);
+  const bool linear = n.op->has(op_trait::kLinear);
+  const int64_t all = n.in[starts]->type.shape[0].factor - 1;
+  const int64_t rows = linear ? n.in[n.op->first(OperandRole::Weight)]->type.shape[1].factor : ways();
+  bool params = true;
+  for (size_t i = starts + 1; i < n.in.size(); ++i) params = params && n.in[i]->def->is_param();
+  c_.count_tried();
+  if (!params || rows < ways()) {
+    ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+    return add(n, std::move(in), std::nullopt);
+  }
+  (void)c_.may_apply(n);
+  ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways(), share_.experts));
+  const Cut mine{here.first, here.count, all};
+  std::optional<Cut> cut;
+  if (linear && ways() > 1) cut = share_of_columns(rows, {share_.rank % ways(), ways()});
+  ASSIGN_OR_RETURN(Value * borders, own_borders(n.in[starts], mine));
+  std::vector<Value*> in(n.in.size());
+  for (size_t i = 0; i < starts; ++i) {
+    if (placed(n.in[i]).groups == borders && !placed(n.in[i]).cut) {
+      in[i] = placed(n.in[i]).value;
+    } else {
+      ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
+    }
+  }
+  in[starts] = borders;
+  for (size_t i = starts + 1; i < in.size(); ++i) {
+    ASSIGN_OR_RETURN(in[i], group_part(n.in[i], mine, cut));
+  }
+  return add(n, std::move(in), cut, borders);
+}
+
+const Node* Sharder::combined_over_ranks(const Node& n, const Cut& mine) {
+  const Node* found = nullptr;
+  for (const Use& u : n.result(1)->uses)
+    if (u.user->op->has(op_trait::kCombines) && u.declared().role == OperandRole::Index && !found) found = u.user;
+  if (!found || share_.experts != share_.size || n.result(1)->uses.size() != 1) return nullptr;
+  for (const Use& u : n.result(0)->uses)
+    if (!u.user->op->has(op_trait::kGathers) || u.declared().role != OperandRole::Index) return nullptr;
+  const OpSchema* op = c_.ops().find("combine_over_ranks");
+  if (!op) return nullptr;
+  const TensorType &chosen = n.in[0]->type, &y = found->in[0]->type;
+  const Dim tokens = chosen.shape[0], rows(tokens.factor * std::min(chosen.shape[1].factor, mine.count), tokens.symbol);
+  const std::vector<TensorType> types{
+      {y.dtype, {rows, y.shape[1]}}, found->in[1]->type, n.result(1)->type, chosen, n.result(2)->type};
+  const std::vector<TensorType> gathered{y, {n.result(2)->type.dtype, {Dim(mine.count + 1)}}};
+  if (c_.has_kernel(*c_.ops().find("gather_groups"), gathered, {{"first", int64_t{0}}, {"of", y.shape[1].factor}})
+          .is_ok())
+    return nullptr;
+  const Attrs attrs{{"first", mine.first}, {"count", mine.count}};
+  return c_.has_kernel(*op, types, attrs).is_ok() ? found : nullptr;
+}
+
+Status Sharder::route(const Node& n) {
+  ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+  RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
+  const int64_t all = n.result(2)->type.shape[0].factor - 1;
+  ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways(), share_.experts));
+  const Cut mine{here.first, here.count, all};
+  if (!combined_over_ranks(n, mine)) return Status::ok();
+  ASSIGN_OR_RETURN(Node * own,
+                   call("own_rows", {placed(n.result(0)).value, placed(n.result(2)).value},
+                        {{"first", mine.first}, {"count", mine.count}, {"top_k", n.in[0]->type.shape[1].factor}}));
+  c_.applied(*own, fmt::format("rows of {} of {} experts are here", mine.count, mine.of));
+  own_rows_[n.result()] = own->result();
+  borders_[n.result(2)] = own->result(1);
+  packed_.insert(own->result(1));
+  return Status::ok();
+}
+
+Status Sharder::own_rows(const Node& n) {
+  ASSIGN_OR_RETURN(Value * x, whole(n.in[0]));
+  Value* mine = own_rows_.at(n.in[n.op->first(OperandRole::Index)]);
+  return add(n, {x, mine}, std::nullopt, mine->def->result(1));
+}
+
+Status Sharder::combine(const Node& n) {
+  const Node& route = *n.in[n.op->first(OperandRole::Index)]->def;
+  const Placed& y = placed(n.in[0]);
+  const Value* own = own_rows_.at(route.result());
+  if (y.groups != own->def->result(1) || y.cut) return refuse(n, "its rows are not those of this rank's experts");
+  std::vector<Value*> in{y.value};
+  for (const Value* v : {n.in[1], n.in[2], route.in[0], route.result(2)}) {
+    ASSIGN_OR_RETURN(Value * all, whole(v));
+    in.push_back(all);
+  }
+  const Attrs& range = own->def->attrs;
+  ASSIGN_OR_RETURN(Node * made, call("combine_over_ranks", std::move(in),
+                                     {{"first", range.integer("first")}, {"count", range.integer("count")}}));
+  c_.applied(*made, "each rank adds the choices of its share of tokens; all ranks' are gathered");
+  at_[n.result()] = {made->result(), std::nullopt};
+  return Status::ok();
+}
+
+Status Sharder::combine_parts(const Node& n) {
+  ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n, 1));
+  in[0] = placed(n.in[0]).value;
+  RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
+  placed(n.result()).partial = true;
+  return Status::ok();
+}
+
+Result<Value*> Sharder::own_borders(const Value* starts, const Cut& mine) {
+  if (const auto known = borders_.find(starts); known != borders_.end()) return known->second;
+  ASSIGN_OR_RETURN(Value * all, whole(starts));
+  ASSIGN_OR_RETURN(Node * made, call("own_groups", {all}, {{"first", mine.first}, {"count", mine.count}}));
+  return borders_[starts] = made->result();
+}
+
+}  // namespace reprise

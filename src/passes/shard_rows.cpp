@@ -1,0 +1,94 @@
+// Values of which a rank has the rows of its own experts, or of its own sequences, alone.
+#include "passes/sharder.h"
+
+namespace reprise {
+
+Status Sharder::settle(const Value* old) {
+  if (old->def->is_param() || !placed(old).groups) return Status::ok();
+  Placed& p = placed(old);
+  if (packed_.contains(p.groups)) return refuse(*old->def, "rows of this rank's experts alone are asked for by all");
+  const Shape shape = p.value->type.shape;
+  const bool heads = shape.rank() == 3;
+  const int64_t width = heads ? shape[1].factor : shape.back().factor;
+  const int parts = p.groups == part_ ? share_.sequences : share_.experts;
+  if (!p.cut && parts < share_.size) return refuse(*old->def, "several ranks have the same rows");
+  Cut cut = p.cut.value_or(Cut{0, width, width});
+  if (cut.repeated) return refuse(*old->def, "several ranks have the same heads, and all are asked for");
+  Value* mine = p.value;
+  if (heads) {
+    cut = cut.times(shape[2].factor);
+    ASSIGN_OR_RETURN(Node * flat, call("flatten", {mine}, {}));
+    mine = flat->result();
+  }
+  ASSIGN_OR_RETURN(Node * made, call("gather_groups", {mine, p.groups}, {{"first", cut.first}, {"of", cut.of}}));
+  const std::string rows = p.groups == part_
+                               ? fmt::format("rows of part {} of {} of %{}", share_.part(), parts, old->id)
+                               : fmt::format("rows of {} groups of %{}", p.groups->type.shape[0].factor - 1, old->id);
+  c_.applied(*made, fmt::format("{} are here, {} of {} columns; all ranks' are gathered", rows, cut.count, cut.of));
+  Value* all = made->result();
+  if (heads) {
+    ASSIGN_OR_RETURN(Node * again, call("heads", {all}, {{"size", shape[2].factor}}));
+    all = again->result();
+  }
+  p = {all, std::nullopt};
+  return Status::ok();
+}
+
+Result<bool> Sharder::keep_rows(const Node& n) {
+  Value* groups = nullptr;
+  std::optional<Cut> cut;
+  if (n.is_view()) return keep_rows_flat(n);
+  for (size_t i = 0; i < n.in.size(); ++i) {
+    if (is_one_number(n, i)) continue;
+    if (n.in[i]->def->is_param()) return false;
+    const Placed& p = placed(n.in[i]);
+    const bool by_rows = n.op->operands[i].role == OperandRole::Rows || (i == 0 && n.op->has(op_trait::kVectors));
+    if (!p.groups || !by_rows || (groups && (p.groups != groups || p.cut != cut))) return false;
+    groups = p.groups;
+    cut = p.cut;
+  }
+  if (!groups || (cut && !n.op->has(op_trait::kColumns))) return false;
+  std::vector<Value*> in;
+  for (size_t i = 0; i < n.in.size(); ++i) {
+    ASSIGN_OR_RETURN(Value * v, is_one_number(n, i) ? param(n.in[i]) : placed(n.in[i]).value);
+    in.push_back(v);
+  }
+  RETURN_IF_ERROR(add(n, std::move(in), cut, groups));
+  return true;
+}
+
+Result<bool> Sharder::keep_rows_flat(const Node& n) {
+  const Value* x = n.in[0];
+  if (x->def->is_param() || !placed(x).groups) return false;
+  if (x->type.shape.rank() != 3 || n.result()->type.shape.rank() != 2) return false;
+  const Placed p = placed(x);
+  const int64_t size = x->type.shape[2].factor;
+  RETURN_IF_ERROR(add(n, {p.value}, p.cut ? std::optional(p.cut->times(size)) : std::nullopt, p.groups));
+  return true;
+}
+
+Status Sharder::find_part() {
+  for (const Node* n = g_.first(); n; n = n->next) {
+    if (!n->is_input() || n->attrs.text("name") != inputs_.part_rows) continue;
+    ASSIGN_OR_RETURN(Node * all, out_.add_source(*n->op, n->attrs.text("name"), n->result()->type, n->made_by));
+    ASSIGN_OR_RETURN(Node * mine,
+                     call("own_groups", {all->result()}, {{"first", int64_t{share_.part()}}, {"count", int64_t{1}}}));
+    part_ = mine->result();
+    return Status::ok();
+  }
+  return error(Code::Internal, "the step has no input \"{}\", by which sequences are shared out", inputs_.part_rows);
+}
+
+Result<Value*> Sharder::beside_cache(const Value* old) {
+  ASSIGN_OR_RETURN(Value * all, whole(old));
+  if (!old->def->is_input()) return all;
+  const std::string& name = old->def->attrs.text("name");
+  if (name != inputs_.slots && name != inputs_.borders) return all;
+  Value*& mine = own_indices_[old];
+  if (mine) return mine;
+  ASSIGN_OR_RETURN(Node * made, call(name == inputs_.slots ? "own_slots" : "own_borders", {all, part_}, {}));
+  c_.applied(*made, fmt::format("rows of the sequences of part {} of {}", share_.part(), share_.sequences));
+  return mine = made->result();
+}
+
+}  // namespace reprise
