@@ -12,12 +12,15 @@
 #include "base/elapsed.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "client/load.h"
+#include "client/server_probe.h"
 #include "command.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "eval/mmmu.h"
 #include "eval/text_file.h"
+#include "images/decode.h"
 #include "sched/image_prompt.h"
 
 namespace reprise::apps {
@@ -29,13 +32,19 @@ namespace {
 struct MmmuFlags {
   ModelFlags model;
   std::string data_path, answers_file;
+  std::string base_url, server_model, api_key;
+  int64_t parallel = 32;
+  double timeout_s = 600;
   int64_t questions = 100;
   int64_t max_new_tokens = 2048;
   bool json = false;
 
   Status check() const {
     if (data_path.empty()) return invalid("--data-path FOLDER is needed: questions.jsonl and the images that it names");
-    return model.check();
+    if (base_url.empty()) return model.check();
+    if (!model.model_path.empty())
+      return invalid("--base-url asks a server, which has its model; leave out --model-path");
+    return Status::ok();
   }
 };
 
@@ -76,8 +85,14 @@ struct Score {
   double share() const { return static_cast<double>(right) / static_cast<double>(std::max<size_t>(questions, 1)); }
 };
 
-Status run_mmmu(const MmmuFlags& f) {
-  ASSIGN_OR_RETURN(const auto questions, read_questions(f));
+// What a model said to all questions.
+struct MmmuSaid {
+  std::vector<std::string> answers;
+  int64_t tokens = 0, cut = 0;
+  double seconds = 0;
+};
+
+Result<MmmuSaid> ask_engine(const MmmuFlags& f, const std::vector<MmmuQuestion>& questions) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   const auto& vision = engine->config().vision;
   if (!vision) return error(Code::Unsupported, "{} reads no images", engine->config().architecture);
@@ -105,19 +120,86 @@ Status run_mmmu(const MmmuFlags& f) {
       std::move(some.begin(), some.end(), std::back_inserter(results));
     }
   }
-  const double seconds = seconds_since(begin);
+  MmmuSaid said;
+  said.seconds = seconds_since(begin);
+  for (TextResult& r : results) {
+    said.tokens += static_cast<int64_t>(r.token_ids.size());
+    said.cut += r.finish == sched::FinishReason::Length;
+    said.answers.push_back(std::move(r.text).value_or(""));
+  }
+  return said;
+}
+
+std::string picture_in_base64(std::string_view bytes) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t three = 0;
+    for (size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : digits[three >> (18 - 6 * k) & 63];
+  }
+  return out;
+}
+
+Result<GenerationCall> question_call(const MmmuFlags& f, const MmmuQuestion& q) {
+  const std::string file = f.data_path + "/" + q.image;
+  ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
+  const std::string_view format = images::image_format({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  if (format.empty()) return invalid("{}: no image; allowed: PNG, JPEG, WebP", file);
+  OrderedJson content = OrderedJson::array();
+  if (!q.before.empty()) content.push_back({{"type", "text"}, {"text", q.before}});
+  content.push_back(
+      {{"type", "image_url"},
+       {"image_url", {{"url", fmt::format("data:image/{};base64,{}", format, picture_in_base64(bytes))}}}});
+  if (!q.behind.empty()) content.push_back({{"type", "text"}, {"text", q.behind}});
+  return GenerationCall{std::move(content), 0, f.max_new_tokens};
+}
+
+// The same questions to /v1/chat/completions, so many at a time. One that is not answered is an error: a score over the
+// others would be another one.
+Result<MmmuSaid> ask_server(const MmmuFlags& f, const std::vector<MmmuQuestion>& questions) {
+  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s)));
+  GenerationStyle style;
+  style.endpoint = Endpoint::Chat;
+  style.model = f.server_model;
+  if (style.model.empty()) {
+    ASSIGN_OR_RETURN(const ServerFacts facts, probe_server(*http, f.base_url));
+    style.model = facts.model;
+  }
+  std::vector<GenerationCall> calls;
+  for (const MmmuQuestion& q : questions) {
+    ASSIGN_OR_RETURN(GenerationCall call, question_call(f, q));
+    calls.push_back(std::move(call));
+  }
+  LoadOptions load;
+  load.max_concurrency = f.parallel;
+  Progress bar("mmmu", calls.size());
+  LoadRun run = run_load(*http, calls, style, load, [&](const GenerationRecord&) { bar.advance(1); });
+  MmmuSaid said;
+  said.seconds = run.duration_s;
+  for (size_t i = 0; i < run.records.size(); ++i) {
+    GenerationRecord& r = run.records[i];
+    if (!r.ok)
+      return error(Code::Invalid, "{}: question {} was not answered: {}", f.base_url, questions[i].id, r.problem);
+    said.tokens += r.output_tokens;
+    said.cut += r.finish_reason == "length";
+    said.answers.push_back(std::move(r.text));
+  }
+  return said;
+}
+
+Status run_mmmu(const MmmuFlags& f) {
+  ASSIGN_OR_RETURN(const auto questions, read_questions(f));
+  ASSIGN_OR_RETURN(const MmmuSaid said, f.base_url.empty() ? ask_engine(f, questions) : ask_server(f, questions));
   Score all;
   std::map<std::string, Score> subjects;
-  int64_t tokens = 0, cut = 0;
   std::string answers;
   for (size_t i = 0; i < questions.size(); ++i) {
     const MmmuQuestion& q = questions[i];
-    const std::string answer = std::move(results[i].text).value_or("");
+    const std::string& answer = said.answers[i];
     std::string got;
     const bool right = mmmu_right(q, answer, &got);
     for (Score* s : {&all, &subjects[q.subject]}) ++s->questions, s->right += right;
-    tokens += static_cast<int64_t>(results[i].token_ids.size());
-    cut += results[i].finish == sched::FinishReason::Length;
     answers +=
         OrderedJson{{"id", q.id}, {"expected", q.answers}, {"got", got}, {"right", right}, {"text", answer}}.dump(
             -1, ' ', false, OrderedJson::error_handler_t::replace) +
@@ -128,14 +210,17 @@ Status run_mmmu(const MmmuFlags& f) {
     for (const auto& [name, s] : subjects)
       if (!name.empty()) fmt::print("{:.3f} of {} questions: {}\n", s.share(), s.questions, name);
     fmt::print("accuracy {:.3f} of {} questions, {} answers were cut; {:.1f} s, {:.1f} tokens/s of output\n",
-               all.share(), all.questions, cut, seconds, static_cast<double>(tokens) / seconds);
+               all.share(), all.questions, said.cut, said.seconds, static_cast<double>(said.tokens) / said.seconds);
     return Status::ok();
   }
   OrderedJson by_subject = OrderedJson::object();
   for (const auto& [name, s] : subjects) by_subject[name] = {{"questions", s.questions}, {"accuracy", s.share()}};
-  const OrderedJson j = {
-      {"questions", all.questions}, {"accuracy", all.share()}, {"cut", cut},
-      {"subjects", by_subject},     {"latency_s", seconds},    {"output_tok_s", static_cast<double>(tokens) / seconds}};
+  const OrderedJson j = {{"questions", all.questions},
+                         {"accuracy", all.share()},
+                         {"cut", said.cut},
+                         {"subjects", by_subject},
+                         {"latency_s", said.seconds},
+                         {"output_tok_s", static_cast<double>(said.tokens) / said.seconds}};
   fmt::print("{}\n", j.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
   return Status::ok();
 }
@@ -151,6 +236,13 @@ Command add_eval_mmmu(CLI::App& eval) {
   add_integer(*c.app, "--num-questions", flags->questions, {0, 1 << 24}, "the first of them by id; 0: all");
   add_integer(*c.app, "--max-new-tokens", flags->max_new_tokens, {1, 1 << 24}, "of each answer");
   add_text(*c.app, "--answers-file", flags->answers_file, "write every answer there as JSON lines", "FILE");
+  add_text(*c.app, "--base-url", flags->base_url, "ask the server at this address in place of a model of our own",
+           "URL");
+  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server");
+  add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
+           "NAME");
+  add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
+  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6}, "seconds without a byte after which a question failed");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);
@@ -158,9 +250,10 @@ Command add_eval_mmmu(CLI::App& eval) {
       "Greedy answers through the chat template, asked and scored as SGLang does (sglang.test.simple_eval_mmmu_vlm): "
       "the\n"
       "first image of a question alone, thinking before the answer; without any sign of a choice the first option "
-      "counts.\n--json: {questions, accuracy, cut, subjects, latency_s, output_tok_s}.");
+      "counts. With --base-url the questions go to /v1/chat/completions of a server.\n--json: {questions, accuracy, "
+      "cut, subjects, latency_s, output_tok_s}.");
   c.check = [flags] { return flags->check(); };
-  c.over_ranks = [flags] { return &flags->model; };
+  c.over_ranks = [flags] { return flags->base_url.empty() ? &flags->model : nullptr; };
   c.run = [flags] { return run_mmmu(*flags); };
   return c;
 }

@@ -14,10 +14,10 @@
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "common/report.h"
+#include "common/shown_media.h"
 #include "common/standard_input.h"
 #include "common/terminal.h"
 #include "eval/text_file.h"
-#include "sched/image_prompt.h"
 #include "settings/values.h"
 
 namespace reprise::apps {
@@ -31,7 +31,7 @@ struct GenerateFlags {
   SamplingSettings sampling;
   std::optional<std::string> prompt, prompt_ids, prompts_file, system;
   std::string chat_template;
-  std::vector<std::string> images;
+  MediaFiles media;
   bool apply_chat_template = false;
   bool json = false;
   bool summary = false;
@@ -41,7 +41,8 @@ struct GenerateFlags {
     RETURN_IF_ERROR(sampling.check());
     if (prompt.has_value() + prompt_ids.has_value() + prompts_file.has_value() != 1)
       return invalid("exactly one of --prompt, --prompt-ids and --prompts-file is needed");
-    if (!images.empty() && prompts_file) return invalid("--image cannot go with --prompts-file");
+    if (media.any() && prompts_file) return invalid("--image and --video cannot go with --prompts-file");
+    if (!media.video.empty() && prompt_ids) return invalid("--video cannot go with --prompt-ids");
     if (!apply_chat_template && system) return invalid("--system needs --apply-chat-template");
     if (!apply_chat_template && !chat_template.empty()) return invalid("--chat-template needs --apply-chat-template");
     if (apply_chat_template && prompt_ids) return invalid("--prompt-ids cannot go with --apply-chat-template");
@@ -74,7 +75,7 @@ Result<std::vector<std::string>> prompt_texts(const GenerateFlags& f) {
 }
 
 Result<std::vector<std::vector<int32_t>>> encode_prompts(const GenerateFlags& f, const std::vector<std::string>& texts,
-                                                         const TextModel& text) {
+                                                         const TextModel& text, const ShownMedia& media) {
   std::vector<std::vector<int32_t>> out;
   if (f.prompt_ids) {
     ASSIGN_OR_RETURN(auto ids, settings::parse_integers(*f.prompt_ids, {0, INT32_MAX}));
@@ -83,44 +84,23 @@ Result<std::vector<std::vector<int32_t>>> encode_prompts(const GenerateFlags& f,
   }
   for (const std::string& p : texts) {
     if (!f.apply_chat_template) {
-      ASSIGN_OR_RETURN(auto ids, text.encode(p));
+      std::string prompt = p;
+      if (text.tokenizer()) {
+        ASSIGN_OR_RETURN(prompt, media.told(std::move(prompt), *text.tokenizer()));
+      }
+      ASSIGN_OR_RETURN(auto ids, text.encode(prompt));
       out.push_back(std::move(ids));
       continue;
     }
     OrderedJson messages = OrderedJson::array();
     if (f.system) messages.push_back({{"role", "system"}, {"content", *f.system}});
-    OrderedJson content = p;
-    if (!f.images.empty()) {
-      content = OrderedJson::array();
-      for (size_t i = 0; i < f.images.size(); ++i) content.push_back({{"type", "image"}});
-      content.push_back({{"type", "text"}, {"text", p}});
-    }
-    messages.push_back({{"role", "user"}, {"content", content}});
-    ASSIGN_OR_RETURN(auto ids, text.encode_chat(messages));
+    messages.push_back({{"role", "user"}, {"content", f.media.content(p)}});
+    ASSIGN_OR_RETURN(std::string prompt, text.render_chat(messages));
+    ASSIGN_OR_RETURN(prompt, media.told(std::move(prompt), *text.tokenizer()));
+    ASSIGN_OR_RETURN(auto ids, text.encode_rendered(prompt));
     out.push_back(std::move(ids));
   }
   return out;
-}
-
-// The files of --image in the places that the prompt has for them.
-Status add_images(const GenerateFlags& f, const engine::Engine& engine, sched::GenerationRequest& request) {
-  if (f.images.empty()) return Status::ok();
-  const auto& vision = engine.config().vision;
-  if (!vision) return error(Code::Unsupported, "--image: {} reads no images", engine.config().architecture);
-  ASSIGN_OR_RETURN(const images::PatchRules rules,
-                   sched::patch_rules(engine.options().model_path, *vision, engine.max_image_rows()));
-  std::vector<engine::SequenceImage> images;
-  for (const std::string& file : f.images) {
-    ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
-    auto image = sched::prepare_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, rules);
-    if (!image.is_ok()) return image.status().at(file);
-    images.push_back(std::move(*image));
-  }
-  ASSIGN_OR_RETURN(sched::ImagePrompt placed,
-                   sched::place_images(request.prompt, std::move(images), vision->image_token));
-  request.prompt = std::move(placed.tokens);
-  request.images = std::move(placed.images);
-  return Status::ok();
 }
 
 std::string as_ids(const std::vector<int32_t>& ids) { return fmt::format("{}", fmt::join(ids, ",")); }
@@ -152,11 +132,12 @@ Status run_generate(const GenerateFlags& f) {
   ASSIGN_OR_RETURN(const std::vector<std::string> texts, prompt_texts(f));
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, *engine));
-  ASSIGN_OR_RETURN(auto prompts, encode_prompts(f, texts, text));
+  ASSIGN_OR_RETURN(const ShownMedia media, ShownMedia::read(f.media, *engine));
+  ASSIGN_OR_RETURN(auto prompts, encode_prompts(f, texts, text, media));
   say_quiet_start(f.model, *engine);
   std::vector<sched::GenerationRequest> requests;
   for (auto& p : prompts) requests.push_back({std::move(p), f.sampling.params(text.defaults(), f.model.random_seed)});
-  for (auto& r : requests) RETURN_IF_ERROR(add_images(f, *engine, r));
+  for (auto& r : requests) RETURN_IF_ERROR(media.place(r));
 
   ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
   ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
@@ -207,10 +188,7 @@ Command add_generate(CLI::App& program) {
   add_text(app, "--system,--system-prompt", flags->system, "system message in front of it");
   add_text(app, "--chat-template", flags->chat_template,
            "Jinja file, or chatml or llama-2, in place of the model's own template", "FILE");
-  add_texts(app, "--image", flags->images,
-            "PNG, JPEG or WebP for a model that reads images; may be given several times. With --apply-chat-template "
-            "in front of the text, else where the prompt has the model's placeholders",
-            "FILE");
+  flags->media.add_to(app);
   app.option_defaults()->group("Output");
   add_switch(app, "--json", flags->json, "one JSON object on standard output, nothing else");
   add_switch(app, "--summary", flags->summary, "speed, graphs and memory at the end (standard error)");

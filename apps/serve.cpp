@@ -70,6 +70,8 @@ std::vector<settings::Binding> ServeFlags::bindings() {
           {"max_images", &o.api.limits.most_images},
           {"max_image_bytes", &o.api.limits.image.bytes},
           {"max_image_pixels", &o.api.limits.image.pixels},
+          {"max_video_frames", &o.api.limits.most_frames},
+          {"max_video_pixels", &o.api.limits.video_pixels},
           {"allowed_image_hosts", &image_hosts},
           {"max_connections", &max_connections},
           {"profile_dir", &o.profile_dir},

@@ -53,7 +53,10 @@ HttpCall http_call(const GenerationCall& call, const GenerationStyle& style) {
       break;
     case Endpoint::Chat:
       out.path = "/v1/chat/completions";
-      body["messages"] = {{{"role", "user"}, {"content", text ? *text : std::string()}}};
+      body["messages"] = {{{"role", "user"},
+                           {"content", text  ? OrderedJson(*text)
+                                       : ids ? OrderedJson("")
+                                             : std::get<OrderedJson>(call.prompt)}}};
       body["max_completion_tokens"] = call.max_tokens;
       body["max_tokens"] = call.max_tokens;
       break;

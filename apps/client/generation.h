@@ -26,7 +26,7 @@ Result<Endpoint> parse_endpoint(std::string_view name);  // "completions", "chat
 
 using PromptIds = std::vector<int32_t>;
 struct GenerationCall {
-  std::variant<std::string, PromptIds> prompt;
+  std::variant<std::string, PromptIds, OrderedJson> prompt;  // the last: the content of a chat's message
   int64_t prompt_tokens = 0;  // when known; the server's count is taken where it says one
   int64_t max_tokens = 16;
 };

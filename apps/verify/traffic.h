@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,11 +46,14 @@ engine::StepHook poison();
 Result<Outcome> run_case(engine::Engine& e, const engine::ReplayCase& c, std::string_view source,
                          const Outcome* expected = nullptr, bool keep_all = false);
 
-// What is wrong when one staged input is changed: "" when exactly the rows that should change did. Runs a decode step
-// of `batch` sequences (a prefill for cu_seqlens).
+// What is wrong when one staged input is changed: nothing when exactly the rows that should change did. Runs a decode
+// step of `batch` sequences (a prefill for cu_seqlens).
 struct PerturbResult {
   int64_t checked = 0;
   std::vector<std::string> wrong;
+  // "positions of row 3": changes that changed nothing. An old value was read, or rounding hides the new one, and then
+  // from every engine of this dtype.
+  std::set<std::string> unchanged;
 };
 Result<PerturbResult> perturb_inputs(engine::Engine& e, int64_t batch);
 

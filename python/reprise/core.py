@@ -165,14 +165,17 @@ class Core:
         return found if what == "metrics" else json.loads(found)
 
     def submit(self, ids, params: SamplingParams, handler: Callable[[Event], Any], *, priority: int = 0,
-               name: str = "", cache_salt: str = "", adapter: str = "") -> int:
-        """`handler` gets each event, on a thread that is in pump()."""
+               name: str = "", cache_salt: str = "", adapter: str = "", chat: Optional[tuple] = None) -> int:
+        """`handler` gets each event, on a thread that is in pump(). `chat`: messages and options in place of ids."""
         sampling, request = _abi.reprise_sampling(), _abi.reprise_request()
         library.load().reprise_sampling_init(ctypes.byref(sampling), ctypes.sizeof(sampling))
         keep = _fill(sampling, params)
         request.size = ctypes.sizeof(request)
-        request.ids = (ctypes.c_int32 * len(ids))(*ids)
-        request.id_count = len(ids)
+        if chat:
+            request.messages, request.chat = (text(json.dumps(one)) for one in chat)
+        else:
+            request.ids = (ctypes.c_int32 * len(ids))(*ids)
+            request.id_count = len(ids)
         request.sampling = ctypes.pointer(sampling)
         request.answers, request.priority = params.n, priority
         request.name, request.cache_salt, request.adapter = text(name), text(cache_salt), text(adapter)

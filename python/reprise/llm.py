@@ -11,6 +11,7 @@ from .lora import Adapters, LoRARequest
 from .outputs import (CompletionOutput, EmbeddingOutput, EmbeddingRequestOutput, Logprob, RequestMetrics, RequestOutput,
                       ScoringOutput, ScoringRequestOutput)
 from .params import RequestOutputKind, SamplingParams
+from .pictures import shown
 
 # vLLM's keywords for settings.
 NAMES = {"model": "model_path", "tokenizer": "tokenizer_path", "max_model_len": "context_length",
@@ -68,8 +69,8 @@ class Answers:
     """Collects the events of one request."""
 
     def __init__(self, core: Core, request_id: str, prompt: Optional[str], ids: list, params: SamplingParams,
-                 adapter: Optional[LoRARequest] = None):
-        self.core, self.params = core, params
+                 adapter: Optional[LoRARequest] = None, chat: Optional[tuple] = None):
+        self.core, self.params, self.chat = core, params, chat
         self.output = RequestOutput(request_id, prompt, ids, None, [CompletionOutput(i) for i in range(params.n)], False,
                                     RequestMetrics(), 0, adapter)
         for answer in self.output.outputs:
@@ -110,6 +111,13 @@ class Answers:
             out.finished = self._left == 0
 
 
+class _Shown:
+    """Messages with pictures, whose prompt the library makes."""
+
+    def __init__(self, messages: list, options: dict):
+        self.messages, self.options = messages, {**options, "separate_reasoning": False}
+
+
 class LLM:
     """vLLM's keywords, and any other setting by its name with underscores."""
 
@@ -121,9 +129,11 @@ class LLM:
 
     def _ids(self, prompt) -> tuple:
         if isinstance(prompt, dict) and prompt.get("multi_modal_data"):
-            raise NotImplementedError("multi_modal_data is not supported: pictures go over HTTP or the C interface")
+            raise NotImplementedError("multi_modal_data is not supported: pictures stand in the messages of LLM.chat")
         if isinstance(prompt, str):
             return prompt, self._core.encode(prompt)
+        if isinstance(prompt, _Shown):
+            return None, None
         if isinstance(prompt, dict) and "prompt_token_ids" in prompt:
             return prompt.get("prompt"), list(prompt["prompt_token_ids"])
         if isinstance(prompt, dict) and "prompt" in prompt:
@@ -151,7 +161,8 @@ class LLM:
         made = []
         for params, prompt, adapter in zip(given, several, adapters):
             words, ids = self._ids(prompt)
-            made.append(Answers(self._core, self._next_id(), words, ids, params, adapter))
+            chat = (prompt.messages, prompt.options) if isinstance(prompt, _Shown) else None
+            made.append(Answers(self._core, self._next_id(), words, ids, params, adapter, chat))
         return self._run(made, priority or [0] * len(made), use_tqdm)
 
     def _run(self, made: list, priority: Sequence[int], use_tqdm: Any) -> list:
@@ -159,7 +170,8 @@ class LLM:
         try:
             for answers, p in zip(made, priority):
                 numbers.append(self._core.submit(answers.output.prompt_token_ids, answers.params, answers.take, priority=p,
-                                                 adapter=self._adapters.name_of(answers.output.lora_request)))
+                                                 adapter=self._adapters.name_of(answers.output.lora_request),
+                                                 chat=answers.chat))
             done = 0
             while done < len(made):
                 if not self._core.pump(100):
@@ -188,10 +200,18 @@ class LLM:
         if continue_final_message:
             raise NotImplementedError("continue_final_message is not supported")
         several = [messages] if messages and isinstance(messages[0], dict) else list(messages)
-        ids = [self._core.encode_chat(m, tools=tools, add_generation_prompt=add_generation_prompt,
-                                      template_kwargs=chat_template_kwargs) for m in several]
-        return self.generate([{"prompt": self._core.decode(i, True), "prompt_token_ids": i} for i in ids], sampling_params,
-                             use_tqdm=use_tqdm, lora_request=lora_request)
+        prompts = []
+        for given in several:
+            made, shows = shown(given)
+            options = {"tools": tools, "add_generation_prompt": add_generation_prompt, "template_kwargs": chat_template_kwargs}
+            if shows:
+                if tools:
+                    raise NotImplementedError("tools beside pictures are not supported here: a server takes both")
+                prompts.append(_Shown(made, {k: v for k, v in options.items() if v is not None}))
+                continue
+            ids = self._core.encode_chat(made, **options)
+            prompts.append({"prompt": self._core.decode(ids, True), "prompt_token_ids": ids})
+        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm, lora_request=lora_request)
 
     def embed(self, prompts, *, use_tqdm: Any = True) -> list:
         """A vector for each text, of a model that gives them: `outputs.embedding` of each."""

@@ -144,14 +144,15 @@ std::vector<std::string> notices(const ModelSettings& f, engine::Engine& e) {
 void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string>& more, engine::Engine& e) {
   const auto& o = e.options();
   const DeviceInfo& info = e.device().info();
+  const std::string decode = e.pooled_size() > 0 ? "" : fmt::format("decode {} ", phase_mode(e.runner("decode")));
   log::info(
       "{}, {}, {} thread{}, {} (quantization {}, KV {}), context {}, KV cache {} tokens, prefill chunk {}, graph "
-      "decode {} prefill {}, "
+      "{}prefill {}, "
       "passes {}",
       device_kind_name(info.kind), info.isa, info.threads, info.threads == 1 ? "" : "s", dtype_name(e.dtype()),
       checkpoint::quantization_name(o.quantization), dtype_name(o.kv_dtype.value_or(e.dtype())), e.context_length(),
-      e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), phase_mode(e.runner("decode")),
-      phase_mode(e.runner("prefill")), f.graph.passes.value_or("all"));
+      e.memory().kv_pages * kv::kPageTokens, e.max_step_tokens(), decode, phase_mode(e.runner("prefill")),
+      f.graph.passes.value_or("all"));
   if (o.member)
     log::info(
         "ranks: {}{} on this host; rank 0 holds {:.1f} MB of weights; {:.1f} MB are shared for what ranks exchange",

@@ -186,7 +186,7 @@ Result<std::vector<int32_t>> TextModel::encode(std::string_view text) const {
   return tokenizer_->encode(text);
 }
 
-Result<std::vector<int32_t>> TextModel::encode_chat(const OrderedJson& messages) const {
+Result<std::string> TextModel::render_chat(const OrderedJson& messages) const {
   RETURN_IF_ERROR(require_tokenizer());
   if (!template_) {
     if (!template_problem_.is_ok() && template_problem_.code() != Code::NotFound) return template_problem_.at(where_);
@@ -194,9 +194,17 @@ Result<std::vector<int32_t>> TextModel::encode_chat(const OrderedJson& messages)
   }
   text::RenderOptions options;
   options.add_generation_prompt = true;
-  ASSIGN_OR_RETURN(const std::string prompt, template_->render(messages, nullptr, options));
+  return template_->render(messages, nullptr, options);
+}
+
+Result<std::vector<int32_t>> TextModel::encode_rendered(std::string_view prompt) const {
   // The template has written the special tokens itself.
   return tokenizer_->encode(prompt, {.add_special_tokens = false});
+}
+
+Result<std::vector<int32_t>> TextModel::encode_chat(const OrderedJson& messages) const {
+  ASSIGN_OR_RETURN(const std::string prompt, render_chat(messages));
+  return encode_rendered(prompt);
 }
 
 }  // namespace reprise::api

@@ -42,6 +42,9 @@ class TextModel {
   Result<std::vector<int32_t>> encode(std::string_view text) const;
   // [{"role": "user", "content": "..."}, ...] through the chat template, ready for the answer.
   Result<std::vector<int32_t>> encode_chat(const OrderedJson& messages) const;
+  // Its two halves.
+  Result<std::string> render_chat(const OrderedJson& messages) const;
+  Result<std::vector<int32_t>> encode_rendered(std::string_view prompt) const;
 
  private:
   Status open_folder(const std::string& folder);

@@ -222,7 +222,7 @@ Result<bool> unwrap(Json& config, std::string_view source, const Families& famil
   if (!out.contains("tie_word_embeddings") && config.contains("tie_word_embeddings"))
     out["tie_word_embeddings"] = config["tie_word_embeddings"];
   if (f->vision)
-    for (const char* key : {"vision_config", "image_token_id"})
+    for (const char* key : {"vision_config", "image_token_id", "video_token_id"})
       if (const auto it = config.find(key); it != config.end()) out[key] = *it;
   config = std::move(out);
   return true;

@@ -148,7 +148,11 @@ std::string_view module_of(std::string_view weight) {
 }
 
 bool is_linear_weight(const CheckpointTensor& t) {
-  return t.shape.size() == 2 && !module_of(t.name).empty() && !module_of(t.name).ends_with("embed_tokens");
+  // Tables, and the convolution that reads patches, which is a matrix here alone.
+  constexpr std::string_view kOthers[] = {"embed_tokens", "visual.pos_embed", "visual.patch_embed.proj"};
+  const std::string_view module = module_of(t.name);
+  return t.shape.size() == 2 && !module.empty() &&
+         std::none_of(std::begin(kOthers), std::end(kOthers), [&](auto o) { return module.ends_with(o); });
 }
 
 Result<float> single_number(const Checkpoint& checkpoint, const std::string& name) {

@@ -83,7 +83,7 @@ Status allow_zeros(const Checkpoint& checkpoint, const std::string& name, std::s
 std::string_view module_of(std::string_view weight);
 // The kernels' name of a block type that may stay packed.
 std::optional<BlockFormat> kept_format(StorageType type);
-// Linears by the names of their weights: matrices, without the embedding table.
+// Linears by the names of their weights: matrices, without tables and the patches of a vision tower.
 bool is_linear_weight(const CheckpointTensor& t);
 
 }  // namespace reprise::checkpoint

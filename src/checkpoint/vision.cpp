@@ -45,6 +45,8 @@ Status read_tower(const FieldReader& in, const VisionDefaults& d, int64_t text_h
     RETURN_IF_ERROR(in.integer("window_size", 1, 1 << 16, 112, side));
     v.window = side / v.merge / v.patch * v.merge;
     if (v.window < 1) return in.wrong("window_size", Json(side), fmt::format("at least {}", v.merge * v.patch));
+    // Published files say 2; of one that is silent transformers takes 4.
+    RETURN_IF_ERROR(in.number("tokens_per_second", 0.0, 1e3, 4.0, v.positions_per_second));
     v.full_blocks = {7, 15, 23, 31};
     RETURN_IF_ERROR(read_integers(in, "fullatt_block_indexes", v.depth - 1, v.full_blocks));
   }
@@ -91,6 +93,8 @@ Status read_vision(const FieldReader& in, const VisionDefaults& defaults, ModelC
     return invalid("{}: vision_config.deepstack_visual_indexes has {} entries; allowed: num_hidden_layers {}",
                    out.source, v.deepstack_blocks.size(), out.num_hidden_layers);
   RETURN_IF_ERROR(in.integer("image_token_id", 0, out.vocab_size - 1, defaults.image_token, v.image_token));
+  RETURN_IF_ERROR(in.integer("video_token_id", 0, out.vocab_size - 1, defaults.video_token, v.video_token));
+  v.told_times = !defaults.windows;
   const int64_t half = out.head_dim / 2;
   v.interleaved = defaults.interleaved;
   v.sections = defaults.interleaved ? std::vector<int64_t>{24, 20, 20} : std::vector<int64_t>{16, 24, 24};

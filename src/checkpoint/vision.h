@@ -26,6 +26,10 @@ struct VisionFields {
   std::vector<int64_t> sections;
   bool interleaved = false;
   int64_t image_token = 0;  // stands where a row of an image goes
+  int64_t video_token = 0;  // and where one of a video does
+  // Of a video: the time of frames is told in words between them; else it is their position, so many a second.
+  bool told_times = false;
+  double positions_per_second = 0;
 
   int64_t block() const { return merge * merge; }  // patches of a merged row
   int64_t patch_width() const { return 3 * temporal * patch * patch; }
@@ -36,7 +40,7 @@ struct VisionFields {
 
 struct VisionDefaults {
   int64_t depth = 0, hidden = 0, intermediate = 0, heads = 16, patch = 0;
-  int64_t image_token = 151655;
+  int64_t image_token = 151655, video_token = 151656;
   bool windows = false, learned = false, interleaved = false;
 };
 

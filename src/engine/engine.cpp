@@ -511,11 +511,6 @@ Status Engine::check_tower() const {
   if (options_.member)
     return error(Code::Unsupported, "`tp_size` {}: the vision tower of {} is not cut over ranks; allowed: 1",
                  options_.member->world().size, name);
-  if (options_.quantization != checkpoint::Quantization::None)
-    return error(Code::Unsupported,
-                 "{}: its vision tower is computed in the model's dtype; quantised weights of such "
-                 "models are not read",
-                 name);
   return Status::ok();
 }
 

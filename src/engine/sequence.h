@@ -63,7 +63,7 @@ class Sequence {
   // Images in the places of some tokens, in their order; chosen before the first step.
   void set_images(const std::vector<SequenceImage>& images) {
     for (const SequenceImage& i : images) {
-      placed_.push_back({i.first, i.high, i.wide});
+      placed_.push_back({i.first, i.high, i.wide, i.time, i.joined});
       inputs_.push_back(i.input);
     }
   }

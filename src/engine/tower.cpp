@@ -50,6 +50,12 @@ Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config,
   pipeline.prefetch_bytes = 0;
   pipeline.greedy = pipeline.expand_latents = pipeline.observe_experts = false;
   pipeline.lora = {};
+  // Linears of the tower are floats, unless the files say otherwise.
+  if (pipeline.quantisation) {
+    auto quantisation = std::make_shared<checkpoint::QuantPlan>(*pipeline.quantisation);
+    quantisation->others = {};
+    pipeline.quantisation = std::move(quantisation);
+  }
   pipeline.passes.print_after.clear();
   pipeline.passes.dump_dir.clear();
   pipeline.passes.keep_graphs = false;

@@ -60,12 +60,12 @@ double half_even(double x) {
 }  // namespace
 
 std::string PatchRules::text() const {
-  return fmt::format("{} {} {} {} {} {} {}", patch, merge, temporal, min_pixels, max_pixels, fmt::join(mean, " "),
-                     fmt::join(deviation, " "));
+  return fmt::format("{} {} {} {} {} {} {} {}", patch, merge, temporal, min_pixels, max_pixels, whole_video,
+                     fmt::join(mean, " "), fmt::join(deviation, " "));
 }
 
-Result<PatchRules> read_patch_rules(const Json& config, std::string_view source) {
-  PatchRules out;
+Result<PatchRules> read_patch_rules(const Json& config, std::string_view source, const PatchRules& missing) {
+  PatchRules out = missing;
   if (!config.is_object()) return invalid("{}: not a JSON object", source);
   RETURN_IF_ERROR(read_integer(config, source, "patch_size", kMostSide, out.patch));
   RETURN_IF_ERROR(read_integer(config, source, "merge_size", 16, out.merge));
@@ -115,11 +115,42 @@ Result<ImageSize> smart_resize(ImageSize size, const PatchRules& rules) {
   return ImageSize{static_cast<int64_t>(height), static_cast<int64_t>(width)};
 }
 
+Result<ImageSize> smart_resize_video(int64_t frames, ImageSize size, const PatchRules& rules) {
+  if (!rules.whole_video) return smart_resize(size, rules);
+  const auto unit = static_cast<double>(rules.patch * rules.merge), step = static_cast<double>(rules.temporal);
+  auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
+  if (h < unit || w < unit) {
+    const double by = std::max(unit / h, unit / w);
+    h = std::floor(h * by);
+    w = std::floor(w * by);
+  }
+  if (std::max(h, w) / std::min(h, w) > kMostAspect)
+    return invalid("frames of {} x {} pixels; allowed: a side at most {} times the other", size.width, size.height,
+                   kMostAspect);
+  const auto count = static_cast<double>(frames), rounded = half_even(count / step) * step;
+  const auto least = static_cast<double>(rules.min_pixels), most = static_cast<double>(rules.max_pixels);
+  double height = half_even(h / unit) * unit, width = half_even(w / unit) * unit;
+  if (rounded * height * width > most) {
+    const double by = std::sqrt(count * h * w / most);
+    height = std::max(unit, std::floor(h / by / unit) * unit);
+    width = std::max(unit, std::floor(w / by / unit) * unit);
+  } else if (rounded * height * width < least) {
+    const double by = std::sqrt(least / (count * h * w));
+    height = std::ceil(h * by / unit) * unit;
+    width = std::ceil(w * by / unit) * unit;
+  }
+  return ImageSize{static_cast<int64_t>(height), static_cast<int64_t>(width)};
+}
+
 Result<Patches> make_patches(const Pixels& image, const PatchRules& rules) {
   ASSIGN_OR_RETURN(const ImageSize size, smart_resize({image.height, image.width}, rules));
   const Pixels pixels = resize_bicubic(image, size);
+  return cut_patches({&pixels, 1}, rules);
+}
+
+Patches cut_patches(std::span<const Pixels> frames, const PatchRules& rules) {
   const int64_t p = rules.patch, m = rules.merge;
-  Patches out{size.height / p, size.width / p, rules.width(), {}};
+  Patches out{frames[0].height / p, frames[0].width / p, rules.width(), {}};
   out.data.resize(static_cast<size_t>(out.count() * out.width));
   // transformers folds the division by 255 into mean and deviation.
   std::array<std::array<float, 256>, 3> level;
@@ -132,6 +163,7 @@ Result<Patches> make_patches(const Pixels& image, const PatchRules& rules) {
     for (size_t c = 0; c < 3; ++c)
       for (int64_t frame = 0; frame < rules.temporal; ++frame)
         for (int64_t y = 0; y < p; ++y) {
+          const Pixels& pixels = frames[std::min(static_cast<size_t>(frame), frames.size() - 1)];
           const uint8_t* from = pixels.rgb.data() + ((row * p + y) * pixels.width + column * p) * 3 + c;
           for (int64_t x = 0; x < p; ++x) *to++ = level[c][from[x * 3]];
         }

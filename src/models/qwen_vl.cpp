@@ -47,11 +47,11 @@ Status read3_vl_moe(const FieldReader& in, ModelConfigFields& out) {
   return checkpoint::read_vision(in, kTower3, out);
 }
 
-constexpr std::string_view kFieldsVl[] = {"vision_config", "image_token_id"};
-constexpr std::string_view kFields3Vl[] = {"vision_config", "image_token_id", "attention_bias"};
-constexpr std::string_view kFields3VlMoe[] = {"vision_config",     "image_token_id",     "attention_bias",
-                                              "num_experts",       "norm_topk_prob",     "mlp_only_layers",
-                                              "num_local_experts", "decoder_sparse_step"};
+constexpr std::string_view kFieldsVl[] = {"vision_config", "image_token_id", "video_token_id"};
+constexpr std::string_view kFields3Vl[] = {"vision_config", "image_token_id", "video_token_id", "attention_bias"};
+constexpr std::string_view kFields3VlMoe[] = {"vision_config",   "image_token_id",    "video_token_id",
+                                              "attention_bias",  "num_experts",       "norm_topk_prob",
+                                              "mlp_only_layers", "num_local_experts", "decoder_sparse_step"};
 }  // namespace
 
 const ModelSpec kQwen25Vl{.family = {.architecture = "Qwen2_5_VLForConditionalGeneration",

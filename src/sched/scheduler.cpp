@@ -203,7 +203,7 @@ Result<RequestId> Scheduler::add(Request request) {
   RETURN_IF_ERROR(place_for(tokens));
   if (!live->request.images.empty()) live->image_key = live->request.prompt;
   for (const engine::SequenceImage& i : live->request.images) {
-    ASSIGN_OR_RETURN(const int32_t key, image_keys_.key(i.input->digest));
+    ASSIGN_OR_RETURN(const int32_t key, image_keys_.key(i.key()));
     std::fill_n(live->image_key.begin() + i.first, i.high * i.wide, key);
   }
   const RequestId id = last_id_ == 0 ? options_.first_id : last_id_ + options_.id_step;

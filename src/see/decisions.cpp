@@ -111,6 +111,10 @@ void add_drafts(std::vector<Decision>& rows, engine::Engine& e, const std::strin
 
 std::vector<Decision> decisions(engine::Engine& e) {
   std::vector<Decision> rows;
+  if (e.pooled_size() > 0) {  // whole texts, of which nothing is decoded
+    add_phase(rows, e, engine::kPhases[engine::kAnyPhase]);
+    return rows;
+  }
   size_t last = 0;
   for (const size_t phase : {size_t{0}, engine::kAnyPhase}) {
     last = rows.size();

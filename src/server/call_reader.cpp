@@ -198,20 +198,26 @@ void check_chats(Fields& f, const char* field, const ServedModel& model) {
 
 namespace {
 
-// What clients write as text and stands for an image: the template gets another word for it, and the prompt has it as
-// text, which is no place of an image.
+// What clients write as text and stands for an image or a video: the template gets another word for it, and the prompt
+// has it as text, which is no place of one.
 class PlainMarks {
  public:
-  explicit PlainMarks(const ServedModel& model) : mark_(model.images ? model.images->mark : "") {}
+  explicit PlainMarks(const ServedModel& model) {
+    if (!model.images) return;
+    for (const std::string& mark : {model.images->mark, model.images->video_mark})
+      if (!mark.empty()) marks_.push_back({mark, fmt::format("mark{:016x}{:016x}", random_bits(), random_bits())});
+  }
 
   void hide(OrderedJson& in) {
-    if (mark_.empty()) return;
+    if (marks_.empty()) return;
     if (in.is_structured())
       for (OrderedJson& e : in) hide(e);
     else if (in.is_string())
-      replace(in.get_ref<std::string&>(), mark_, word_);
+      for (const Mark& m : marks_) replace(in.get_ref<std::string&>(), m.mark, m.word);
   }
-  void show(std::string& prompt) const { replace(prompt, word_, mark_); }
+  void show(std::string& prompt) const {
+    for (const Mark& m : marks_) replace(prompt, m.word, m.mark);
+  }
 
   Result<std::vector<int32_t>> encode(const text::Tokenizer& tokenizer, std::string_view prompt) const {
     std::vector<int32_t> out;
@@ -221,29 +227,39 @@ class PlainMarks {
       out.insert(out.end(), ids.begin(), ids.end());
       return Status::ok();
     };
-    for (size_t at; !mark_.empty() && (at = prompt.find(word_)) != prompt.npos;) {
+    while (true) {
+      const Mark* next = nullptr;
+      size_t at = prompt.npos;
+      for (const Mark& m : marks_)
+        if (const size_t found = prompt.find(m.word); found < at) next = &m, at = found;
+      if (!next) break;
       RETURN_IF_ERROR(add(prompt.substr(0, at), true));
-      RETURN_IF_ERROR(add(mark_, false));
-      prompt.remove_prefix(at + word_.size());
+      RETURN_IF_ERROR(add(next->mark, false));
+      prompt.remove_prefix(at + next->word.size());
     }
     RETURN_IF_ERROR(add(prompt, true));
     return out;
   }
 
  private:
+  struct Mark {
+    std::string mark, word;
+  };
+
   static void replace(std::string& in, const std::string& from, const std::string& to) {
     for (size_t at = 0; !from.empty() && (at = in.find(from, at)) != std::string::npos; at += to.size())
       in.replace(at, from.size(), to);
   }
 
-  const std::string mark_, word_ = fmt::format("mark{:016x}{:016x}", random_bits(), random_bits());
+  std::vector<Mark> marks_;
 };
 
 }  // namespace
 
 void place_images(Fields& f, const char* field, GenerateCall& call, const ServedModel& model) {
   if (call.images.empty() || f.error()) return;
-  auto placed = sched::place_images(call.prompts.front(), std::move(call.images), model.images->token);
+  auto placed =
+      sched::place_images(call.prompts.front(), std::move(call.images), model.images->token, model.images->video_token);
   if (!placed) return f.fail(field, placed.status().message());
   call.prompts.front() = std::move(placed->tokens);
   call.images = std::move(placed->images);
@@ -259,6 +275,8 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   auto prompt = model.chat_template->render(turn.messages, shown, turn.options);
   if (!prompt && tools.told) prompt = model.chat_template->render(without_system(turn.messages), shown, turn.options);
   if (!prompt) return f.fail(field, prompt.status().message());
+  if (model.images && model.images->videos)
+    *prompt = sched::tell_times(std::move(*prompt), call.images, model.images->video_mark, *model.images->videos);
   call.split.reasoning = model.reasoning && turn.separate_reasoning;
   call.split.begins_in_thought = ends_in_thought(*prompt) || model.thinks_first;
   call.split.tools = tools.format;

@@ -70,7 +70,7 @@ std::string text_of(const OrderedJson& message) {
 bool shows_images(const OrderedJson& message) {
   const OrderedJson* content = given(message, "content");
   return content && content->is_array() &&
-         std::any_of(content->begin(), content->end(), [](const OrderedJson& part) { return part["type"] == "image"; });
+         std::any_of(content->begin(), content->end(), [](const OrderedJson& part) { return part["type"] != "text"; });
 }
 
 void add_parts(OrderedJson& message, const OrderedJson& parts) {
@@ -121,14 +121,15 @@ OrderedJson list_of_calls(const OrderedJson& tools, bool several) {
   return out;
 }
 
-// A text, or an image where messages of the role may show some.
+// A text, or an image or video where messages of the role may show some.
 bool read_part(Fields& f, const OrderedJson& part, const std::string& at, bool shows, ImageReader* images) {
   const OrderedJson* type = part.is_object() ? given(part, "type") : nullptr;
   const OrderedJson* text = type && *type == "text" ? given(part, "text") : nullptr;
   if (text && text->is_string()) return true;
   if (type && *type == "image_url" && images && shows) return images->add_openai(f, part, at);
+  if (type && (*type == "video_url" || *type == "video") && images && shows) return images->add_video(f, part, at);
   if (type && *type == "image" && !images) return true;
-  f.fail(at, shows ? "a part of type \"text\" or \"image_url\" is expected"
+  f.fail(at, shows ? "a part of type \"text\", \"image_url\", \"video_url\" or \"video\" is expected"
                    : "a part of type \"text\" is expected; images stand in the messages of the user and of tools");
   return false;
 }
@@ -176,7 +177,9 @@ std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, con
     if (m.contains("content") && m["content"].is_array())
       for (OrderedJson& part : m["content"])
         // Nothing but what is read: templates take a text with a member `image_url`, even null, for an image.
-        part = part["type"] == "text" ? OrderedJson{{"type", "text"}, {"text", part["text"]}} : ImageReader::part();
+        part = part["type"] == "text" ? OrderedJson{{"type", "text"}, {"text", part["text"]}}
+               : part["type"].get<std::string>().starts_with("vid") ? ImageReader::video_part()
+                                                                    : ImageReader::part();
     open_arguments(m);
     // A call of a tool comes without words; templates that add texts up know no null.
     if (!m.contains("content") || m["content"].is_null()) m["content"] = "";

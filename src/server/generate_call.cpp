@@ -283,6 +283,43 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
   return result(f, std::move(call));
 }
 
+namespace {
+
+// As vLLM takes it: media_io_kwargs.video.fps, or mm_processor_kwargs.fps, where a list has one for each video.
+std::vector<double> video_fps(Fields& f, const OrderedJson& body, GenerateCall& call, const CallLimits& limits) {
+  std::vector<double> out;
+  const auto read = [&](const OrderedJson* of, const std::string& at) {
+    if (!of) return;
+    if (!of->is_object()) return f.fail(at, "an object is expected");
+    for (const auto& [name, value] : of->items()) {
+      if (name != "fps") {
+        // Frames that come as they are to be seen are not sampled again.
+        if (name != "do_sample_frames" || value != false)
+          warn(f, f.name_of(at + "." + name), "is not honoured", call, limits);
+        continue;
+      }
+      out.clear();
+      for (const OrderedJson& fps : value.is_array() ? value : OrderedJson::array({value})) {
+        if (!fps.is_number()) return f.fail(at + ".fps", "a number or a list of numbers is expected");
+        out.push_back(fps.get<double>());
+      }
+    }
+  };
+  const OrderedJson* media = given(body, "media_io_kwargs");
+  if (media && !media->is_object()) f.fail("media_io_kwargs", "an object is expected");
+  if (media && media->is_object())
+    for (const auto& [kind, of] : media->items()) {
+      if (kind == "video")
+        read(&of, "media_io_kwargs.video");
+      else
+        warn(f, f.name_of("media_io_kwargs." + kind), "is not honoured", call, limits);
+    }
+  read(given(body, "mm_processor_kwargs"), "mm_processor_kwargs");
+  return out;
+}
+
+}  // namespace
+
 ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const CallLimits& limits) {
   const Json plain = body;
   Fields f(plain);
@@ -320,6 +357,7 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
   const bool separate = f.flag("separate_reasoning", true);
   warn_of_tools(f, tools, call, limits);
   ImageReader images(call, model, limits);
+  images.set_fps(video_fps(f, body, call, limits));
   if (auto messages = f.error() ? std::nullopt : read_messages(f, body, model, &images))
     write_prompt(f, "messages", {std::move(*messages), tools, std::move(options), separate}, call, model);
   check_call(f, call, model, limits, "messages");

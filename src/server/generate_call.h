@@ -66,6 +66,7 @@ struct CallLimits {
   int most_logprobs = 20;
   int64_t most_images = 8;
   images::DecodeLimits image{.bytes_by = " (--max-image-bytes)", .pixels_by = " (--max-image-pixels)"};
+  int64_t most_frames = 768, video_pixels = int64_t{1} << 29;  // of one video
   // The bytes at a URL that the server may fetch; null: it fetches none.
   std::function<Result<std::string>(const std::string& url)> fetch_image;
   bool strict_fields = false;     // fields that are unknown or not honoured are errors

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "sched/image_prompt.h"
 #include "server/call_reader.h"
 
 namespace reprise::server {
@@ -59,62 +58,140 @@ bool ImageReader::wrong(Fields& f, const std::string& at, std::string message) {
 bool ImageReader::may_add(Fields& f, const std::string& at) {
   if (!model_.images)
     return wrong(f, at, model_.images_problem.empty() ? "this model reads no images" : model_.images_problem);
-  if (static_cast<int64_t>(call_.images.size()) >= limits_.most_images)
+  if (count_++ >= limits_.most_images)
     return wrong(f, at, fmt::format("at most {} images of a request are read (--max-images)", limits_.most_images));
   return true;
+}
+
+bool ImageReader::count_rows(Fields& f, int64_t rows, const std::string& at) {
+  rows_ += rows;
+  if (rows_ < model_.context_length) return true;
+  f.take(ApiError{400,
+                  fmt::format("{}: the images so far take {} tokens; this model's context is {} tokens", f.name_of(at),
+                              rows_, model_.context_length),
+                  f.name_of(at), "context_length_exceeded"});
+  return false;
 }
 
 bool ImageReader::add_file(Fields& f, std::string_view bytes, const std::string& at) {
   auto image = sched::prepare_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
                                     model_.images->rules, limits_.image);
   if (!image) return wrong(f, at, image.status().message());
-  rows_ += image->high * image->wide;
-  if (rows_ >= model_.context_length) {
-    f.take(ApiError{400,
-                    fmt::format("{}: the images so far take {} tokens; this model's context is {} tokens",
-                                f.name_of(at), rows_, model_.context_length),
-                    f.name_of(at), "context_length_exceeded"});
-    return false;
-  }
+  if (!count_rows(f, image->high * image->wide, at)) return false;
   call_.images.push_back(std::move(*image));
   return true;
 }
 
-bool ImageReader::add_base64(Fields& f, std::string_view text, const std::string& at) {
-  if (!may_add(f, at)) return false;
+Result<std::string> ImageReader::bytes_of_base64(std::string_view text) const {
   if (static_cast<int64_t>(text.size() / 4 * 3) > limits_.image.bytes + 2)
-    return wrong(f, at,
-                 fmt::format("an image of about {} bytes; allowed: {} bytes{}", text.size() / 4 * 3,
-                             limits_.image.bytes, limits_.image.bytes_by));
-  const auto bytes = base64_bytes(text);
-  return bytes ? add_file(f, *bytes, at) : wrong(f, at, "base64 is expected (A to Z, a to z, 0 to 9, + and /)");
+    return invalid("an image of about {} bytes; allowed: {} bytes{}", text.size() / 4 * 3, limits_.image.bytes,
+                   limits_.image.bytes_by);
+  auto bytes = base64_bytes(text);
+  if (!bytes) return invalid("base64 is expected (A to Z, a to z, 0 to 9, + and /)");
+  return std::move(*bytes);
 }
 
-bool ImageReader::add_url(Fields& f, const std::string& url, const std::string& at) {
+bool ImageReader::add_base64(Fields& f, std::string_view text, const std::string& at) {
   if (!may_add(f, at)) return false;
+  const auto bytes = bytes_of_base64(text);
+  return bytes ? add_file(f, *bytes, at) : wrong(f, at, bytes.status().message());
+}
+
+Result<std::string> ImageReader::bytes_of_url(const std::string& url) {
   if (!url.starts_with(kData)) {
     if (!limits_.fetch_image)
-      return wrong(f, at,
-                   "a data URL (\"data:image/png;base64,...\") is expected; other URLs are not fetched, unless "
-                   "--allowed-image-hosts names their hosts");
+      return invalid(
+          "a data URL (\"data:image/png;base64,...\") is expected; other URLs are not fetched, unless "
+          "--allowed-image-hosts names their hosts");
     constexpr std::chrono::seconds kMostFetching{10};
     if (fetching_ >= kMostFetching)
-      return wrong(
-          f, at,
-          fmt::format("fetching the images before took more than the {} s that a request has", kMostFetching.count()));
+      return invalid("fetching the images before took more than the {} s that a request has", kMostFetching.count());
     const auto begin = std::chrono::steady_clock::now();
-    const auto bytes = limits_.fetch_image(url);
+    auto bytes = limits_.fetch_image(url);
     fetching_ += std::chrono::steady_clock::now() - begin;
-    return bytes ? add_file(f, *bytes, at) : wrong(f, at, bytes.status().message());
+    return bytes;
   }
   const size_t comma = url.find(',');
   std::string_view type = std::string_view(url).substr(0, comma).substr(kData.size());
   if (comma == std::string::npos || !type.ends_with(kBase64))
-    return wrong(f, at, fmt::format("\"{}\": a data URL with \";base64,\" is expected", cut(url)));
+    return invalid("\"{}\": a data URL with \";base64,\" is expected", cut(url));
   type = type.substr(0, type.find(';'));
-  if (!is_read(type))
-    return wrong(f, at, fmt::format("an image of type \"{}\"; allowed: {}", cut(type), fmt::join(kMediaTypes, ", ")));
-  return add_base64(f, std::string_view(url).substr(comma + 1), at);
+  if (!is_read(type)) return invalid("an image of type \"{}\"; allowed: {}", cut(type), fmt::join(kMediaTypes, ", "));
+  return bytes_of_base64(std::string_view(url).substr(comma + 1));
+}
+
+bool ImageReader::add_url(Fields& f, const std::string& url, const std::string& at) {
+  if (!may_add(f, at)) return false;
+  const auto bytes = bytes_of_url(url);
+  return bytes ? add_file(f, *bytes, at) : wrong(f, at, bytes.status().message());
+}
+
+// Beside the frames, or in the object that holds them.
+bool ImageReader::read_times(Fields& f, const OrderedJson& part, const std::string& at, sched::VideoFrames& video) {
+  if (!fps_.empty()) video.fps = fps_[std::min(videos_, fps_.size() - 1)];
+  const OrderedJson* inner = given(part, "video_url");
+  for (const OrderedJson* from : {&part, inner}) {
+    if (!from || !from->is_object()) continue;
+    for (const char* name : {"fps", "sample_fps"})
+      if (const OrderedJson* fps = given(*from, name)) {
+        if (!fps->is_number()) return wrong(f, at + "." + name, "a number is expected");
+        video.fps = fps->get<double>();
+      }
+    const OrderedJson* times = given(*from, "timestamps");
+    if (!times) continue;
+    if (!times->is_array()) return wrong(f, at + ".timestamps", "a list of seconds is expected");
+    for (const OrderedJson& t : *times) {
+      if (!t.is_number()) return wrong(f, at + ".timestamps", "a list of seconds is expected");
+      video.seconds.push_back(t.get<double>());
+    }
+  }
+  const Status good = sched::check_times(video);
+  return good.is_ok() || wrong(f, at + (video.seconds.empty() ? ".fps" : ".timestamps"), good.message());
+}
+
+bool ImageReader::add_video(Fields& f, const OrderedJson& part, const std::string& at) {
+  if (!may_add(f, at)) return false;
+  if (!model_.images->videos) return wrong(f, at, model_.images->videos_problem);
+  constexpr std::string_view kFrames = "data:video/jpeg;base64,";
+  constexpr const char* kAllowed =
+      "videos are read as frames, and no files of videos; allowed: a part \"video\" with a list of images as data "
+      "URLs, "
+      "or \"video_url\" with \"data:video/jpeg;base64,FRAME,FRAME,...\"";
+  std::vector<std::string_view> coded;        // in base64
+  std::vector<const std::string*> addresses;  // or images as they stand elsewhere
+  std::string place = at + ".video";
+  if (const OrderedJson* list = given(part, "video")) {
+    if (!list->is_array()) return wrong(f, place, kAllowed);
+    for (size_t i = 0; i < list->size(); ++i) {
+      if (!(*list)[i].is_string()) return wrong(f, fmt::format("{}[{}]", place, i), "a URL of an image is expected");
+      addresses.push_back(&(*list)[i].get_ref<const std::string&>());
+    }
+  } else {
+    place = at + ".video_url.url";
+    const OrderedJson* object = given(part, "video_url");
+    const OrderedJson* url = object && object->is_object() ? given(*object, "url") : nullptr;
+    if (!url || !url->is_string()) return wrong(f, at + ".video_url", "an object with a \"url\" is expected");
+    std::string_view text = url->get_ref<const std::string&>();
+    if (!text.starts_with(kFrames)) return wrong(f, place, kAllowed);
+    text.remove_prefix(kFrames.size());
+    for (size_t comma; (comma = text.find(',')) != text.npos; text.remove_prefix(comma + 1))
+      coded.push_back(text.substr(0, comma));
+    coded.push_back(text);
+  }
+  sched::VideoFrames video;
+  video.count = std::max(coded.size(), addresses.size());
+  video.file = [&](size_t i) { return coded.empty() ? bytes_of_url(*addresses[i]) : bytes_of_base64(coded[i]); };
+  if (!read_times(f, part, at, video)) return false;
+  auto parts = sched::prepare_video(
+      video, *model_.images->videos,
+      {limits_.image, limits_.most_frames, limits_.video_pixels, " (--max-video-frames)", " (--max-video-pixels)"});
+  if (!parts) return wrong(f, place, parts.status().message());
+  ++videos_;
+  for (engine::SequenceImage& p : *parts) {
+    if (!count_rows(f, p.high * p.wide, at)) return false;
+    call_.images.push_back(std::move(p));
+  }
+  return true;
 }
 
 void ImageReader::read_detail(Fields& f, const OrderedJson& of, const std::string& at) {

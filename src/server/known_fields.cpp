@@ -95,6 +95,8 @@ constexpr std::pair<const char*, unsigned> kHarmless[] = {
     {"session_id", kOpenAi | kNative},
     {"stream_interval", kEither},
     {"return_mm_kwargs", kChat},
+    {"media_io_kwargs", kChat},
+    {"mm_processor_kwargs", kChat},
     // SGLang
     {"model", kNative},
     {"log_metrics", kNative},
@@ -143,8 +145,7 @@ constexpr Other kNotHonoured[] = {
     {"verbosity", kChat, R"(["medium"])"},
     {"moderation", kChat},
     // vLLM
-    {"media_io_kwargs", kChat},
-    {"mm_processor_kwargs", kOpenAi},
+    {"mm_processor_kwargs", kText},
     {"use_beam_search", kEither},
     {"length_penalty", kEither, "[1]"},
     {"early_stopping", kEither},

@@ -19,6 +19,21 @@ size_t longest_token_of(const text::Tokenizer& tokenizer) {
 
 namespace {
 
+void set_videos(ServedImages& out, const ServedModel& m, const engine::Engine& e) {
+  const checkpoint::VisionFields& vision = *e.config().vision;
+  auto rules = sched::video_rules(m.path, vision, e.max_image_rows());
+  const auto mark = m.tokenizer->id_to_token(static_cast<int32_t>(vision.video_token));
+  if (!rules) {
+    out.videos_problem = rules.status().message();
+  } else if (!mark) {
+    out.videos_problem = fmt::format("the tokenizer has no token {}, which stands for videos", vision.video_token);
+  } else {
+    out.videos = std::move(*rules);
+    out.video_token = vision.video_token;
+    out.video_mark = std::string(*mark);
+  }
+}
+
 void set_images(ServedModel& m, const engine::Engine& e) {
   const auto& vision = e.config().vision;
   if (!vision || !m.tokenizer) return;
@@ -29,7 +44,8 @@ void set_images(ServedModel& m, const engine::Engine& e) {
   else if (!mark)
     m.images_problem = fmt::format("the tokenizer has no token {}, which stands for images", vision->image_token);
   else
-    m.images = ServedImages{std::move(*rules), vision->image_token, std::string(*mark)};
+    m.images = ServedImages{.rules = std::move(*rules), .token = vision->image_token, .mark = std::string(*mark)};
+  if (m.images) set_videos(*m.images, m, e);
 }
 
 }  // namespace

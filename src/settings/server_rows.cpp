@@ -54,6 +54,8 @@ std::vector<Setting> server_rows() {
       integer("max_images", {0, 1024}, "images of one request; 0: none are read", "8"),
       integer("max_image_bytes", {1, int64_t{1} << 32}, "largest file of an image, decoded from base64", "33554432"),
       integer("max_image_pixels", {1, int64_t{1} << 30}, "most pixels of an image, width times height", "64000000"),
+      integer("max_video_frames", {1, 1 << 14}, "frames of a video", "768"),
+      integer("max_video_pixels", {1, int64_t{1} << 40}, "most pixels of all frames of a video", "536870912"),
       text(
           "allowed_image_hosts", "NAME,...",
           "hosts whose images are fetched over https where a request names their URLs (cdn.example, or http://NAME for "

@@ -181,6 +181,16 @@ TEST(Embed, WrongCallsNameTheField) {
   EXPECT_EQ(c.post("/v1/rerank", R"({"query": "a", "documents": ["b"]})").status, 400);
 }
 
+// Nothing is decoded, and nobody drafts.
+TEST(Embed, TheReportAtTheStartHasNoRowsOfDecodeSteps) {
+  Served s("bert_mean");
+  ASSERT_GT(s.server.port(), 0) << s.server.said();
+  const std::string said = s.server.said();
+  EXPECT_TRUE(holds(said, "steps:\n  prefill")) << said;
+  for (const char* other : {"decode", "verify", "sampled tokens", "prompt log-probabilities"})
+    EXPECT_FALSE(holds(said, other)) << other << "\n" << said;
+}
+
 TEST(Embed, TheCommandGivesTheSameNumbers) {
   const Folder folder;
   const Json texts = file_of("bert_mean", "texts.json");

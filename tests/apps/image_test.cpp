@@ -25,7 +25,7 @@ std::string image(const std::string& name) { return kData + "images/" + name; }
 std::string data_url(const std::string& name) {
   constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const std::string bytes = content_of(image(name));
-  std::string out = fmt::format("data:image/{};base64,", name.substr(name.find('.') + 1));
+  std::string out = fmt::format("data:image/{};base64,", name.substr(name.rfind('.') + 1));
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t three = 0;
     for (size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
@@ -90,10 +90,70 @@ TEST(Image, TheCommandTakesImagesInTheirPlaces) {
   EXPECT_EQ(chat["output"]["token_ids"], in_front["tokens"]);
 }
 
+// tools/golden/make_video.py: places of frames and positions as transformers 4 has them.
+class Video : public testing::TestWithParam<std::string> {
+ protected:
+  Json answers() const { return Json::parse(content_of(kData + "vision/" + GetParam() + "/video_answers.json")); }
+  std::string model() const { return fmt::format("--model-path {}vision/{} --threads 2", kData, GetParam()); }
+};
+
+TEST_P(Video, ChatsOverHttpAreAnsweredAsByTheReference) {
+  const Model model(this->model());
+  Server server(model, "--chunked-prefill-size 32");  // cuts videos
+  ASSERT_GT(server.port(), 0) << server.said();
+  HttpClient client(server.port());
+  for (const Json& want : answers()) {
+    Json content = want["content"];
+    for (Json& part : content) {
+      if (part["type"] != "video") continue;
+      part["video"] = Json::array();
+      for (int i = 0; i < 5; ++i) part["video"].push_back(data_url(fmt::format("../videos/clip/{}.png", i)));
+      part["fps"] = want["fps"];
+    }
+    const Json body = {{"messages", {{{"role", "user"}, {"content", content}}}},
+                       {"temperature", 0},
+                       {"max_tokens", 8},
+                       {"logprobs", true},
+                       {"return_token_ids", true}};
+    for (const bool again : {false, true}) {
+      const HttpAnswer a = client.post("/v1/chat/completions", body.dump());
+      ASSERT_EQ(a.status, 200) << a.body;
+      const Json got = Json::parse(a.body);
+      EXPECT_EQ(got["usage"]["prompt_tokens"], want["prompt_tokens"]);
+      EXPECT_EQ(got["usage"]["prompt_tokens_details"]["cached_tokens"].get<int64_t>() > 60, again) << got["usage"];
+      EXPECT_EQ(got["choices"][0]["token_ids"], want["tokens"]) << a.body;
+      const Json& said = got["choices"][0]["logprobs"]["content"];
+      for (size_t i = 0; i < std::min(said.size(), want["logprobs"].size()); ++i)
+        EXPECT_NEAR(said[i]["logprob"].get<double>(), want["logprobs"][i].get<double>(), 5e-3) << i;
+    }
+  }
+}
+
+TEST_P(Video, TheCommandTakesFrames) {
+  for (const Json& want : answers()) {
+    const std::string words = want["content"][2]["text"];
+    const std::string flags =
+        fmt::format("generate {} --log-level warning --temperature 0 --max-new-tokens 8 --json ", model());
+    const std::string frames = fmt::format("--video {} --fps {}", kData + "videos/clip", want["fps"].get<double>());
+    const OrderedJson raw = json_of(run_binary(
+        flags + frames + " -p \"${p%.}\"",
+        fmt::format("p=$(printf '<|im_start|>user\\nsee <|vision_start|><|video_pad|><|vision_end|>{}<|im_end|>\\n"
+                    "<|im_start|>assistant\\n.');",
+                    words)));
+    EXPECT_EQ(raw["prompt_tokens"], want["prompt_tokens"]);
+    EXPECT_EQ(Json(raw["output"]["token_ids"]), want["tokens"]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Video, testing::Values("qwen2_5_vl", "qwen3_vl"),
+                         [](const auto& i) { return i.param; });
+
 TEST(Image, WrongUseOfTheCommandIsToldInOneLine) {
   for (const auto& [arguments, part] : std::vector<std::pair<std::string, std::string>>{
            {fmt::format("-p 'one <|image_pad|>' --image {} --image {}", image("rgb.png"), image("rgb.jpeg")),
             "2 images for a prompt with 1 places"},
+           {"-p '<|video_pad|>' --video /nowhere --apply-chat-template", "/nowhere"},
+           {fmt::format("-p none --video {}", kData + "videos/clip"), "3 parts of videos for a prompt with 0 places"},
            {fmt::format("-p none --image {}", image("rgb.png")), "1 images for a prompt with 0 places"},
            {fmt::format("-p '<|image_pad|>' --image {}", image("README.md")), "allowed: PNG, JPEG, WebP"},
            {"-p '<|image_pad|>' --image /nowhere.png", "/nowhere.png"}}) {
@@ -157,6 +217,21 @@ TEST(Mmmu, TheCommandAsksInTheOrderOfIds) {
   EXPECT_EQ(j["accuracy"], right / 3);
   EXPECT_EQ(j["subjects"]["Art"]["questions"], 2);
   EXPECT_TRUE(holds(run_binary("eval mmmu --data-path /nowhere " + kFlags).err, "/nowhere/questions.jsonl"));
+}
+
+// A server is asked the same, and says the same.
+TEST(Mmmu, AServerIsScoredAsAnEngineIs) {
+  const Folder folder;
+  const std::string command =
+      "eval mmmu --json --num-questions 3 --max-new-tokens 4 --data-path " + kData + "mmmu --answers-file ";
+  const OrderedJson own = json_of(run_binary(command + (folder / "own.jsonl ") + kFlags));
+  const Model model(kModel);
+  Server server(model, "");
+  ASSERT_GT(server.port(), 0) << server.said();
+  const OrderedJson served = json_of(run_binary(command + (folder / "served.jsonl") + " --base-url " + server.url()));
+  EXPECT_EQ(content_of(folder / "own.jsonl"), content_of(folder / "served.jsonl"));
+  for (const char* key : {"questions", "accuracy", "cut", "subjects"}) EXPECT_EQ(own[key], served[key]) << key;
+  EXPECT_TRUE(holds(run_binary("eval mmmu --model-path x --data-path y --base-url " + server.url()).err, "leave out"));
 }
 
 }  // namespace

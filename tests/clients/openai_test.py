@@ -551,6 +551,20 @@ class Images(WithServer):
             model="qwen3_vl", input=[{"role": "user", "content": content}], max_output_tokens=10, temperature=0)
         self.assertEqual(response.output_text, want["text"])
 
+    def test_videos_are_frames(self):
+        want = json.loads((VISION / "video_answers.json").read_text())[0]
+        clip = VISION.parents[1] / "videos" / "clip"
+        frames = [base64.b64encode((clip / f"{i}.png").read_bytes()).decode() for i in range(5)]
+        content = [{"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(frames)}}
+                   if part["type"] == "video" else part for part in want["content"]]
+        client = OpenAI(base_url=self.server.url + "/v1", api_key="none", max_retries=0)
+        self.addCleanup(client.close)
+        answer = client.chat.completions.create(
+            model="qwen3_vl", messages=[{"role": "user", "content": content}], max_tokens=8, temperature=0,
+            extra_body={"mm_processor_kwargs": {"fps": [want["fps"]], "do_sample_frames": False}, "return_token_ids": True})
+        self.assertEqual(answer.usage.prompt_tokens, want["prompt_tokens"])
+        self.assertEqual(answer.choices[0].model_extra["token_ids"], want["tokens"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -71,6 +71,64 @@ TEST(Patches, ArePillowsToTheLevelAndTorchvisionsToOneMore) {
   }
 }
 
+// tools/golden/make_video.py.
+TEST(VideoPatches, SizesAreThoseOfSmartResize) {
+  const auto text = read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/videos/smart_resize.json");
+  ASSERT_TRUE(text.is_ok());
+  int refused = 0;
+  const auto sizes = parse_json(*text, "sizes");
+  ASSERT_TRUE(sizes.is_ok());
+  for (const Json& c : *sizes) {
+    PatchRules rules;
+    rules.whole_video = true;
+    rules.patch = c[3].get<int64_t>() / 2;
+    rules.min_pixels = c[4].get<int64_t>();
+    rules.max_pixels = c[5].get<int64_t>();
+    const auto size = smart_resize_video(c[0].get<int64_t>(), {c[1].get<int64_t>(), c[2].get<int64_t>()}, rules);
+    refused += c.size() == 6;
+    ASSERT_EQ(size.is_ok(), c.size() == 8) << c.dump();
+    if (!size.is_ok()) continue;
+    EXPECT_EQ(*size, (ImageSize{c[6].get<int64_t>(), c[7].get<int64_t>()})) << c.dump();
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(VideoPatches, AreThoseOfTheVideoProcessors) {
+  const auto golden =
+      checkpoint::SafetensorsFile::open(std::string(REPRISE_SOURCE_DIR) + "/tests/data/videos/golden.safetensors");
+  ASSERT_TRUE(golden.is_ok());
+  for (const std::string name : {"qwen2_5_vl", "qwen3_vl"})
+    for (int i = 0; i < 3; ++i) {
+      PatchRules rules;
+      rules.patch = 4;
+      rules.min_pixels = 256;
+      rules.max_pixels = 8000;
+      rules.mean = rules.deviation = {0.5, 0.5, 0.5};
+      rules.whole_video = name == "qwen3_vl";
+      const auto& t = *golden->find(fmt::format("frames.{}", i));
+      const auto bytes = golden->bytes(t);
+      const int64_t count = t.shape[0], frame = t.shape[1] * t.shape[2] * 3;
+      const auto size = smart_resize_video(count, {t.shape[1], t.shape[2]}, rules);
+      ASSERT_TRUE(size.is_ok());
+      std::vector<Pixels> frames;
+      for (int64_t k = 0; k < count; ++k)
+        frames.push_back(resize_bicubic(
+            {t.shape[2], t.shape[1], {bytes.begin() + k * frame, bytes.begin() + (k + 1) * frame}}, *size));
+      std::vector<float> got;
+      for (size_t k = 0; k < frames.size(); k += 2) {
+        const Patches p = cut_patches(std::span(frames).subspan(k, std::min<size_t>(2, frames.size() - k)), rules);
+        got.insert(got.end(), p.data.begin(), p.data.end());
+      }
+      std::vector<float> want(got.size());
+      const auto expected = golden->bytes(*golden->find(fmt::format("{}.{}", name, i)));
+      ASSERT_EQ(expected.size(), want.size() * sizeof(float)) << name << i;
+      std::memcpy(want.data(), expected.data(), expected.size());
+      float most = 0;
+      for (size_t k = 0; k < want.size(); ++k) most = std::max(most, std::fabs(want[k] - got[k]));
+      EXPECT_LE(most, 1.5f * 2 / 255) << name << i;
+    }
+}
+
 TEST(Patches, RulesThatAreNotComputedAreErrors) {
   EXPECT_FALSE(read_patch_rules(Json{{"resample", 2}}, "file").is_ok());
   EXPECT_FALSE(read_patch_rules(Json{{"do_normalize", false}}, "file").is_ok());

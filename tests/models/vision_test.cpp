@@ -1,6 +1,6 @@
-// Models with a vision tower against HF transformers in fp32 (tools/golden/make_vision.py): rows of the tower,
-// deepstack rows, positions and logits apart; prompts in one step and in chunks that cut images; every mode with the
-// same bits.
+// Models with a vision tower against HF transformers in fp32 (tools/golden/make_vision.py, make_video.py): rows of the
+// tower, deepstack rows, positions and logits apart; prompts in one step and in chunks that cut images; every mode with
+// the same bits.
 #include <gtest/gtest.h>
 
 #include "models/vision.h"
@@ -21,6 +21,7 @@ struct Modes {
   GraphMode prefill = GraphMode::Piecewise;
   DType dtype = DType::F32;
   int64_t chunk = 128;
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Modes& m = {}) {
@@ -28,6 +29,7 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Mod
   engine::EngineOptions o;
   o.model_path = vision_folder(model);
   o.dtype = m.dtype;
+  o.quantization = m.quantization;
   o.chunked_prefill_size = m.chunk;
   o.max_running_requests = 4;
   o.max_total_tokens = 4 * 256;
@@ -123,7 +125,7 @@ TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
     EXPECT_TRUE(last.empty() || testing_support::same_bits(end, last)) << "chunks of " << chunks.front();
     last = end;
   }
-  EXPECT_EQ((*e)->tower()->computed(), 2u);  // the store has what the first prompt computed
+  EXPECT_EQ((*e)->tower()->computed(), golden.images().size());  // the store has what the first prompt computed
 }
 
 TEST_P(VisionTest, AllModesGiveTheSameBits) {
@@ -171,8 +173,80 @@ TEST_P(VisionTest, WithoutImagesItIsATextModel) {
   EXPECT_EQ((*e)->tower()->computed(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, VisionTest, testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
-                         [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Models, VisionTest,
+                         testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen2_5_vl:video",
+                                         "qwen3_vl:video"),
+                         [](const auto& i) {
+                           std::string name = i.param;
+                           std::replace(name.begin(), name.end(), ':', '_');
+                           return name;
+                         });
+
+struct QuantisedCase {
+  std::string model, logits;
+  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
+};
+
+class QuantisedVision : public testing::TestWithParam<QuantisedCase> {};
+
+// The text model in int8 by the formula, the tower in floats (tools/golden/make_vision_quantised.py).
+TEST_P(QuantisedVision, TextIsInInt8AndTheTowerInFloats) {
+  const auto& [model, name, quantization] = GetParam();
+  const VisionGolden golden("qwen3_vl_w8a8");
+  auto e = open(model, {.quantization = quantization});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const auto rows = (*e)->image_rows(*golden.images()[1].input);
+  ASSERT_TRUE(rows.is_ok());
+  const auto want_rows = golden.get<float>("rows.1");
+  std::vector<float> got_rows(want_rows.size());
+  ASSERT_EQ((*rows)->rows.size(), got_rows.size() * sizeof(float));
+  std::memcpy(got_rows.data(), (*rows)->rows.data(), (*rows)->rows.size());
+  float largest = 0;
+  for (const float w : want_rows) largest = std::max(largest, std::fabs(w));
+  EXPECT_LE(most_different(got_rows, want_rows), 2e-5f * largest);
+  const auto want = golden.get<float>(name);
+  const auto got = all_logits(**e, golden, std::vector<int64_t>{1});
+  ASSERT_TRUE(got.is_ok()) << got.status().message();
+  ASSERT_EQ(got->size(), want.size());
+  double sum = 0;
+  largest = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    sum += std::pow((*got)[i] - want[i], 2);
+    largest = std::max(largest, std::fabs(want[i]));
+  }
+  // A value on the border of two int8 numbers may fall on either side (tests/models/quantised_test.cpp).
+  EXPECT_LE(std::sqrt(sum / static_cast<double>(want.size())), 4e-4 * largest);
+  EXPECT_LE(most_different(*got, want), 2e-2f * largest);
+  // Of floats it is far away.
+  const auto floats = VisionGolden("qwen3_vl").get<float>("logits");
+  EXPECT_GT(most_different(*got, floats), 1e-2f * largest);
+}
+
+TEST_P(QuantisedVision, AllModesGiveTheSameBits) {
+  const auto& [model, name, quantization] = GetParam();
+  const VisionGolden golden("qwen3_vl_w8a8");
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    std::vector<float> first;
+    for (const Modes& m : {Modes{.policy = GraphPolicy::Off}, Modes{.prefill = GraphMode::Whole},
+                           Modes{.policy = GraphPolicy::Required}}) {
+      Modes mode = m;
+      mode.dtype = dtype;
+      mode.quantization = quantization;
+      auto e = open(model, mode);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      const auto got = all_logits(**e, golden, std::vector<int64_t>{9, 20, 20, 1});
+      ASSERT_TRUE(got.is_ok()) << got.status().message();
+      if (first.empty()) first = *got;
+      EXPECT_TRUE(testing_support::same_bits(*got, first));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, QuantisedVision,
+                         testing::Values(QuantisedCase{"qwen3_vl_w8a8", "logits"},
+                                         QuantisedCase{"qwen3_vl", "logits_int8_head",
+                                                       checkpoint::Quantization::W8A8Int8}),
+                         [](const auto& i) { return i.param.model; });
 
 TEST(Vision, OtherDevicesRefuseItByName) {
   DeviceOptions device{DeviceKind::Ascend, "auto", 2, false};

@@ -94,6 +94,47 @@ class Wheel(unittest.TestCase):
         binary = self.ids_of_binary("Hello, my name is", "--temperature", 0.8, "--top-p", 0.95, "--seed", 7)
         self.assertIn(f"'Hello, my name is' {binary}", out)
 
+    def test_chats_show_pictures_and_videos(self):
+        data = ROOT / "tests/data"
+        want = {name: json.loads((data / "vision/qwen3_vl" / f"{name}.json").read_text()) for name in ("answers", "video_answers")}
+        self.python_runs(f"""
+import base64, pathlib, reprise
+from reprise import LLM, SamplingParams
+from reprise.pictures import shown
+data = pathlib.Path("{data}")
+llm = LLM(model=str(data / "vision/qwen3_vl"), device="cpu", plan_cache="off", threads=1)
+def url(file):
+    return f"data:image/{{file.suffix[1:]}};base64," + base64.b64encode(file.read_bytes()).decode()
+def asked(want, picture):
+    def part(p):
+        if p["type"] == "image":
+            return picture(data / "images" / p["file"])
+        return dict(type="video", video=[url(data / f"videos/clip/{{i}}.png") for i in range(5)], fps=want["fps"]) if p["type"] == "video" else p
+    messages = want.get("messages") or [dict(role="user", content=want["content"])]
+    return [dict(m, content=[part(p) for p in m["content"]]) if isinstance(m["content"], list) else m for m in messages]
+params = SamplingParams(max_tokens=10, temperature=0)
+for want in {want["answers"]!r} + {want["video_answers"]!r}:
+    chat = asked(want, lambda f: dict(type="image_url", image_url=dict(url=url(f))))
+    out, = llm.chat(chat, params, use_tqdm=False)
+    assert list(out.outputs[0].token_ids)[:8] == want["tokens"][:8], (out.outputs[0].token_ids, want["tokens"])
+both = llm.chat([chat, [dict(role="user", content="only words")]], params, use_tqdm=False)
+assert both[0].outputs[0].token_ids == out.outputs[0].token_ids and both[1].prompt_token_ids
+class Picture:  # the part of PIL's class that is used
+    mode = "RGB"
+    def __init__(self, file): self.file = file
+    def save(self, held, kind): held.write(self.file.read_bytes())
+png = data / "images/rgb.png"
+for part in (dict(type="image_pil", image_pil=Picture(png)), dict(type="image", image=Picture(png)), dict(type="image", image=url(png))):
+    (message,), shows = shown([dict(role="user", content=[part, dict(type="text", text="x")])])
+    assert shows and message["content"][0] == dict(type="image_url", image_url=dict(url=url(png))), message
+for wrong, kind in ((dict(type="image_pil", image_pil=5), TypeError), (dict(type="image_url", image_url=dict(url="https://a.example/b.png")), reprise.Error)):
+    try:
+        llm.chat([dict(role="user", content=[wrong])], params, use_tqdm=False)
+        raise AssertionError(wrong)
+    except kind as e:
+        assert "messages[0].content[0]" in str(e), e
+""")
+
     def test_adapters(self):
         data, tiny = ROOT / "tests/data", self.folder / "tiny"
         shutil.copytree(data / "models/llama_gqa3_tied", tiny)

@@ -94,8 +94,32 @@ TEST_P(ImagePrefix, ImagesOutsideThePromptAreRefused) {
   EXPECT_FALSE(scheduler.add(std::move(a.request)).is_ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ImagePrefix, testing::Values("qwen2_5_vl", "qwen3_vl"),
-                         [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Models, ImagePrefix,
+                         testing::Values("qwen2_5_vl", "qwen3_vl", "qwen2_5_vl:video", "qwen3_vl:video"),
+                         [](const auto& i) {
+                           std::string name = i.param;
+                           std::replace(name.begin(), name.end(), ':', '_');
+                           return name;
+                         });
+
+// The same frames at other times have other keys and values.
+TEST(VideoPrefix, IsNotSharedByOtherTimes) {
+  const VisionGolden golden("qwen2_5_vl:video");
+  auto e = open("qwen2_5_vl:video");
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const auto images = golden.images();
+  auto slower = images;
+  for (size_t i = 1; i < 3; ++i) slower[i].time *= 3;
+  SchedulerOptions none;
+  none.prefix_cache = false;
+  Scheduler alone(**e, none);
+  const Outcome want = run(alone, golden, slower);
+  Scheduler scheduler(**e, SchedulerOptions{});
+  run(scheduler, golden, images);
+  const Outcome got = run(scheduler, golden, slower);
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_LE(got.cached, images[1].first);
+}
 
 TEST(ImageKeys, AForgottenDigestGetsANewNumber) {
   ImageKeys keys(100, 2);

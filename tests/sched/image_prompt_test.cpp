@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 namespace reprise::sched::image_prompt_test {
 namespace {
@@ -62,6 +63,120 @@ TEST(ImagePrompt, RulesMustBeThoseOfTheTower) {
   EXPECT_EQ(rules->max_pixels, 8 * 64);  // the file allows 1920
   vision.patch = 16;
   EXPECT_NE(patch_rules(folder, vision, 8).status().message().find("vision_config"), std::string::npos);
+}
+
+// Frames of tests/data/videos/clip, 40 x 24.
+VideoFrames clip(size_t count, double fps) {
+  VideoFrames out;
+  out.count = count;
+  out.fps = fps;
+  out.file = [](size_t i) { return read_file(fmt::format("{}/tests/data/videos/clip/{}.png", REPRISE_SOURCE_DIR, i)); };
+  return out;
+}
+
+VideoRules video(bool told_times) {
+  VideoRules out{small_rules(), 2048, told_times, 2};
+  out.patches.whole_video = told_times;
+  out.patches.max_pixels = 8000;
+  return out;
+}
+
+TEST(VideoPrompt, FramesThatFollowOneAnotherLieOverEachOther) {
+  const auto parts = prepare_video(clip(5, 0.5), video(false));
+  ASSERT_TRUE(parts.is_ok()) << parts.status().message();
+  ASSERT_EQ(parts->size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ((*parts)[i].joined, i > 0);
+    EXPECT_EQ((*parts)[i].time, static_cast<int64_t>(8 * i));  // 2 frames at one in 2 s, 2 positions a second
+  }
+  const auto still = prepare_image(picture("rgb.png"), small_rules());
+  std::vector<engine::SequenceImage> all{*still};
+  all.insert(all.end(), parts->begin(), parts->end());
+  const auto prompt = place_images({1, 8, 2, 9}, all, 9, 8);  // the video stands in front
+  ASSERT_TRUE(prompt.is_ok()) << prompt.status().message();
+  EXPECT_EQ(prompt->tokens.size(), 2u + 3 * 15 + 20);
+  EXPECT_EQ(prompt->images[2].first, 1 + 2 * 15);
+  EXPECT_EQ(prompt->images[3].first, 2 + 3 * 15);
+  EXPECT_FALSE(prompt->images[3].video);
+  EXPECT_NE(place_images({9, 8, 8}, all, 9, 8).status().message().find("1 parts of videos"), std::string::npos);
+}
+
+TEST(VideoPrompt, PositionsInTimeAreThoseOfTransformers) {
+  const auto text = read_file(fmt::format("{}/tests/data/videos/times.json", REPRISE_SOURCE_DIR));
+  ASSERT_TRUE(text.is_ok());
+  const auto all = parse_json(*text, "times");
+  ASSERT_TRUE(all.is_ok());
+  for (const Json& c : *all) {
+    VideoRules rules = video(false);
+    rules.positions_per_second = c[1].get<double>();
+    VideoFrames frames = clip(2 * c[2].size(), c[0].get<double>());
+    frames.file = [](size_t) { return read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/videos/clip/0.png"); };
+    const auto parts = prepare_video(frames, rules);
+    ASSERT_TRUE(parts.is_ok());
+    std::vector<int64_t> times;
+    for (const auto& p : *parts) times.push_back(p.time);
+    EXPECT_EQ(Json(times), c[2]) << c.dump();
+  }
+}
+
+TEST(VideoPrompt, TimesAreToldBetweenFrames) {
+  const VideoRules rules = video(true);
+  auto parts = prepare_video(clip(3, 2), rules);
+  ASSERT_TRUE(parts.is_ok()) << parts.status().message();
+  const std::string pad = "<|vision_start|>V<|vision_end|>";
+  EXPECT_EQ(tell_times("a " + pad + " b", *parts, "V", rules), "a <0.2 seconds>" + pad + "<1.0 seconds>" + pad + " b");
+  EXPECT_EQ(tell_times("V b", *parts, "V", rules), "<0.2 seconds>" + pad + "<1.0 seconds>" + pad + " b");
+  EXPECT_EQ(tell_times("V", *parts, "V", video(false)), "V");
+  VideoFrames uneven = clip(4, 2);
+  uneven.seconds = {0, 7, 7, 100};
+  const auto two = prepare_video(uneven, rules);
+  ASSERT_TRUE(two.is_ok());
+  parts->insert(parts->end(), two->begin(), two->end());
+  EXPECT_EQ(tell_times(pad + pad, *parts, "V", rules),
+            "<0.2 seconds>" + pad + "<1.0 seconds>" + pad + "<3.5 seconds>" + pad + "<53.5 seconds>" + pad);
+}
+
+TEST(VideoPrompt, DigestsAreOfBothFrames) {
+  const auto digests = [](VideoFrames frames) {
+    std::vector<std::string> out;
+    const auto parts = prepare_video(frames, video(true));
+    for (const auto& p : *parts) out.push_back(p.input->digest);
+    return out;
+  };
+  VideoFrames turned = clip(4, 2);
+  turned.file = [](size_t i) {
+    return read_file(fmt::format("{}/tests/data/videos/clip/{}.png", REPRISE_SOURCE_DIR, i < 2 ? 1 - i : i));
+  };
+  const auto a = digests(clip(4, 2)), b = digests(turned);
+  EXPECT_NE(a[0], b[0]);
+  EXPECT_EQ(a[1], b[1]);
+  EXPECT_EQ(a, digests(clip(4, 24)));
+}
+
+TEST(VideoPrompt, WhatIsBeyondALimitIsNamed) {
+  const auto said = [](const VideoFrames& frames, const VideoLimits& limits = {}) {
+    return prepare_video(frames, video(true), limits).status().message();
+  };
+  VideoLimits few;
+  few.frames = 4;
+  few.frames_by = " (frames)";
+  EXPECT_NE(said(clip(5, 2), few).find("5 frames; allowed: 4 (frames)"), std::string::npos);
+  VideoLimits small;
+  small.pixels = 5 * 40 * 24 - 1;
+  EXPECT_NE(said(clip(5, 2), small).find("pixels in all frames"), std::string::npos);
+  EXPECT_EQ(said(clip(4, 2), small), "");
+  EXPECT_NE(said(clip(5, 0)).find("frames a second"), std::string::npos);
+  EXPECT_NE(said(clip(0, 2)).find("without frames"), std::string::npos);
+  VideoFrames times = clip(2, 2);
+  times.seconds = {1, 0.5};
+  EXPECT_NE(said(times).find("ascending"), std::string::npos);
+  times.seconds = {1};
+  EXPECT_NE(said(times).find("as many"), std::string::npos);
+  VideoFrames sizes = clip(2, 2);
+  sizes.file = [](size_t i) {
+    return read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + (i ? "images/rgb.png" : "videos/clip/0.png"));
+  };
+  EXPECT_NE(said(sizes).find("one size"), std::string::npos);
 }
 
 }  // namespace

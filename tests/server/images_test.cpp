@@ -193,6 +193,99 @@ TEST_F(ImagesTest, UrlsAreFetchedWhereTheServerMay) {
   EXPECT_NE(refused(chat_dialect(), body("https://a.example/c")).message.find("answered 404"), std::string::npos);
 }
 
+class VideosTest : public ImagesTest {
+ protected:
+  VideosTest() {
+    model_.tokenizer = text::Tokenizer::from_json(
+                           apps::byte_tokenizer({{{"id", kMark}, {"content", "<|image|>"}, {"special", true}},
+                                                 {{"id", kMark + 1}, {"content", "<|video|>"}, {"special", true}}}))
+                           .value();
+    model_.vocab_size = kMark + 2;
+    shows_ = text::ChatTemplate::compile(
+                 "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
+                 "{% if p.type == 'image' %}<|image|>{% elif p.type == 'video' %}<|video|>{% else %}{{ p.text }}"
+                 "{% endif %}{% endfor %}{% endif %}{% endfor %}",
+                 OrderedJson::object())
+                 .value();
+    model_.images->video_token = kMark + 1;
+    model_.images->video_mark = "<|video|>";
+    model_.images->videos = sched::VideoRules{model_.images->rules, 2048, true, 0};
+  }
+  // The prompt as text with marks for rows, whose number is `rows`.
+  std::string told(const std::string& part, const std::string& more = "", int64_t* rows = nullptr) {
+    const GenerateCall c = call(chat_dialect(), (R"({"messages": [{"role": "user", "content": [)" + part +
+                                                 R"(, {"type": "text", "text": "x<|video|>"}]}])" + more + "}")
+                                                    .c_str());
+    if (rows) *rows = std::count(c.prompts.front().begin(), c.prompts.front().end(), kMark + 1);
+    return c.prompt_texts.front();
+  }
+  static std::string frame(int i) {
+    const auto text = read_file(fmt::format("{}/tests/data/videos/clip/{}.png", REPRISE_SOURCE_DIR, i));
+    return base64_of(*text);
+  }
+  const std::string joined_ = frame(0) + "," + frame(1) + "," + frame(2);
+  const std::string url_ =
+      R"({"type": "video_url", "video_url": {"url": "data:video/jpeg;base64,)" + joined_ + R"("}})";
+};
+
+TEST_F(VideosTest, FramesComeInTheFormsOfVllmAndQwen) {
+  const auto at = [](const char* first, const char* second) {
+    const std::string pad = "<|vision_start|><|video|><|vision_end|>";
+    return fmt::format("<{} seconds>{}<{} seconds>{}x<|video|>", first, pad, second, pad);
+  };
+  int64_t rows = 0;
+  EXPECT_EQ(told(url_, "", &rows), at("0.2", "1.0"));
+  EXPECT_EQ(rows, 2 * 15);  // 40 x 24 in blocks of 8, and none for what the client wrote
+  EXPECT_EQ(told(url_, R"(, "media_io_kwargs": {"video": {"fps": 1}})"), at("0.5", "2.0"));
+  EXPECT_EQ(told(url_, R"(, "mm_processor_kwargs": {"fps": [4], "do_sample_frames": false})"), at("0.1", "0.5"));
+  const std::string list = fmt::format(R"({{"type": "video", "video": ["data:image/png;base64,{}",
+      "data:image/png;base64,{}", "data:image/png;base64,{}"])",
+                                       frame(0), frame(1), frame(2));
+  EXPECT_EQ(told(list + "}"), at("0.2", "1.0"));
+  EXPECT_EQ(told(list + R"(, "fps": 1})", R"(, "mm_processor_kwargs": {"fps": 9})"), at("0.5", "2.0"));
+  EXPECT_EQ(told(list + R"(, "timestamps": [0, 3, 10]})"), at("1.5", "10.0"));
+}
+
+TEST_F(VideosTest, WhatIsWrongIsNamed) {
+  const auto refused_at = [&](const std::string& part, const std::string& param, const std::string& says) {
+    const ApiError e = refused(chat_dialect(), R"({"messages": [{"role": "user", "content": [)" + part + "]}]}");
+    EXPECT_EQ(e.status, 400);
+    EXPECT_EQ(e.param, "messages[0].content[0]" + param) << e.message;
+    EXPECT_NE(e.message.find(says), std::string::npos) << e.message;
+  };
+  const auto video_url = [](const std::string& url, const std::string& more = "") {
+    return R"({"type": "video_url", "video_url": {"url": ")" + url +
+           ""
+           " + more + "
+  }
+}
+";
+};
+for (const char* file : {"data:video/mp4;base64,AAAA", "https://a.example/b.mp4", "file:///tmp/b.mp4"})
+  refused_at(video_url(file), ".video_url.url", "data:video/jpeg;base64,FRAME,FRAME");
+refused_at(R"({"type": "video", "video": "b.mp4"})", ".video", "a list of images");
+refused_at(R"({"type": "video", "video": []})", ".video", "without frames");
+refused_at(R"({"type": "video", "video": ["data:image/png;base64,AAAA"]})", ".video", "frame 0: ");
+refused_at(video_url("data:video/jpeg;base64," + joined_ + ",A"), ".video_url.url", "frame 3: base64");
+refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "fps": 0)"), ".fps", "allowed: 0.01 to 1000");
+refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "timestamps": [1])"), ".timestamps", "as many");
+limits_.most_frames = 2;
+refused_at(url_, ".video_url.url", "--max-video-frames");
+limits_ = {};
+limits_.video_pixels = 2000;
+refused_at(url_, ".video_url.url", "--max-video-pixels");
+limits_ = {};
+limits_.most_images = 0;
+refused_at(url_, "", "--max-images");
+limits_ = {};
+model_.context_length = 20;
+refused_at(url_, "", "take 30 tokens");
+model_.context_length = 4096;
+model_.images->videos.reset();
+model_.images->videos_problem = "no rules";
+refused_at(url_, "", "no rules");
+}
+
 // RFC 4648, section 10, and what no encoder writes.
 TEST(Base64, IsThatOfTheStandard) {
   for (const auto& [bytes, text] : std::vector<std::pair<std::string, std::string>>{{"", ""},

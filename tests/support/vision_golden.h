@@ -1,4 +1,5 @@
-// The tiny models with a vision tower of tests/data/vision, and their prompts with images.
+// The tiny models with a vision tower of tests/data/vision, and their prompts with images; "MODEL:video" is the one
+// with a video.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,13 +15,16 @@
 namespace reprise::testing_support {
 
 inline std::string vision_folder(const std::string& model) {
-  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/vision/" + model;
+  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/vision/" + model.substr(0, model.find(':'));
 }
+inline bool with_video(const std::string& model) { return model.find(':') != std::string::npos; }
 
 class VisionGolden {
  public:
   explicit VisionGolden(const std::string& model)
-      : file_(checkpoint::SafetensorsFile::open(vision_folder(model) + "/golden.safetensors")) {}
+      : video_(with_video(model)),
+        file_(checkpoint::SafetensorsFile::open(vision_folder(model) +
+                                                (video_ ? "/video.safetensors" : "/golden.safetensors"))) {}
 
   template <typename T>
   std::vector<T> get(const std::string& name) const {
@@ -33,27 +37,46 @@ class VisionGolden {
     return out;
   }
 
-  std::vector<engine::SequenceImage> images() const {
+  std::vector<engine::SequenceImage> images() const { return video_ ? parts() : stills(); }
+
+  static constexpr int32_t kImage = 147;
+
+ private:
+  engine::SequenceImage image(size_t i, int64_t first, int64_t rows, int64_t columns) const {
+    engine::ImageInput input{.digest = "image " + std::to_string(i),
+                             .rows = rows,
+                             .columns = columns,
+                             .patches = get<float>("patches." + std::to_string(i))};
+    return {first, rows / 2, columns / 2, std::make_shared<const engine::ImageInput>(input)};
+  }
+
+  // Images stand where their placeholders do.
+  std::vector<engine::SequenceImage> stills() const {
     const auto tokens = get<int32_t>("tokens");
     const auto grids = get<int32_t>("grids");
     std::vector<engine::SequenceImage> out;
     size_t at = 0;
     for (size_t i = 0; i < grids.size() / 2; ++i) {
       while (tokens[at] != kImage) ++at;
-      engine::ImageInput input{.digest = "image " + std::to_string(i),
-                               .rows = grids[2 * i],
-                               .columns = grids[2 * i + 1],
-                               .patches = get<float>("patches." + std::to_string(i))};
-      out.push_back({static_cast<int64_t>(at), input.rows / 2, input.columns / 2,
-                     std::make_shared<const engine::ImageInput>(input)});
-      at += static_cast<size_t>(input.rows * input.columns / 4);
+      out.push_back(image(i, static_cast<int64_t>(at), grids[2 * i], grids[2 * i + 1]));
+      at += static_cast<size_t>(out.back().high * out.back().wide);
     }
     return out;
   }
 
-  static constexpr int32_t kImage = 147;
+  // Pairs of frames, and an image, as the file has them.
+  std::vector<engine::SequenceImage> parts() const {
+    const auto parts = get<int32_t>("parts");  // first, rows, columns, joined, time
+    std::vector<engine::SequenceImage> out;
+    for (size_t i = 0; i < parts.size() / 5; ++i) {
+      out.push_back(image(i, parts[5 * i], parts[5 * i + 1], parts[5 * i + 2]));
+      out.back().joined = parts[5 * i + 3] != 0;
+      out.back().time = parts[5 * i + 4];
+    }
+    return out;
+  }
 
- private:
+  const bool video_;
   Result<checkpoint::SafetensorsFile> file_;
 };
 

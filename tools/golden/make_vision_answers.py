@@ -23,8 +23,8 @@ torch.use_deterministic_algorithms(True)
 
 OUT = DATA / "vision" / "qwen3_vl"
 IMAGES = DATA / "images"
-IMAGE, START, END, TURN, LAST = 147, 148, 149, 1, 2
-MARKS = {TURN: "<|im_start|>", LAST: "<|im_end|>", IMAGE: "<|image_pad|>", START: "<|vision_start|>", END: "<|vision_end|>"}
+VIDEO, IMAGE, START, END, TURN, LAST = 146, 147, 148, 149, 1, 2
+MARKS = {TURN: "<|im_start|>", LAST: "<|im_end|>", VIDEO: "<|video_pad|>", IMAGE: "<|image_pad|>", START: "<|vision_start|>", END: "<|vision_end|>"}
 TEMPLATE = """{%- for m in messages %}
     {{- '<|im_start|>' + ('user' if m.role == 'tool' else m.role) + '\\n' }}
     {%- if m.content is string %}
@@ -33,6 +33,8 @@ TEMPLATE = """{%- for m in messages %}
         {%- for part in m.content %}
             {%- if 'image' in part or 'image_url' in part or part.type == 'image' %}
                 {{- '<|vision_start|><|image_pad|><|vision_end|>' }}
+            {%- elif 'video' in part or part.type == 'video' %}
+                {{- '<|vision_start|><|video_pad|><|vision_end|>' }}
             {%- else %}
                 {{- part.text }}
             {%- endif %}
@@ -103,4 +105,5 @@ def main():
         print(a["prompt_tokens"], a["tokens"], tokenizer.decode(a["tokens"]))
 
 
-main()
+if __name__ == "__main__":
+    main()
