@@ -46,10 +46,10 @@ struct ServedText {
 // How a model with a vision tower takes images.
 struct ServedImages {
   images::PatchRules rules;
-  int64_t token = 0;                        // in a prompt, the place of an image
-  std::string mark;                         // what a template writes for it
+  int64_t token = 0;                             // in a prompt, the place of an image
+  std::string mark;                              // what a template writes for it
   std::optional<sched::VideoRules> videos = {};  // none: it reads no videos
-  std::string videos_problem = {};          // why not
+  std::string videos_problem = {};               // why not
   int64_t video_token = -1;
   std::string video_mark = {};
 };
