@@ -110,8 +110,8 @@ class Group {
     const uint64_t mine = number_;
     if (++came_ == size()) {
       came_ = 0;
-      ++number_;
       state_ = all_together();
+      ++number_;
       changed_.notify_all();
     }
     changed_.wait(lock, [&] { return number_ > mine || state_ != ncclSuccess; });

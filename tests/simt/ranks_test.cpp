@@ -360,15 +360,17 @@ TEST_P(CudaParts, GiveTheBitsOfOneRank) {
   const Model& m = GetParam();
   const std::string folder = std::string(REPRISE_SOURCE_DIR "/tests/data/") + m.folder;
   auto modes = modes_of(m);
+  for (auto& mode : modes) mode.second.rows = 12;  // a part has its share of them
   auto alone = testing_support::open_engine(folder, modes[0].second);
   ASSERT_TRUE(alone.is_ok()) << alone.status().message();
   const auto one = of_two_requests(**alone, {0, 0});
+  ASSERT_EQ(one.size(), 2u);
   for (auto& [name, setup] : modes) {
     setup.sequence_parts = 2;
     setup.ep_size = m.experts;
     auto world = testing_support::open_ranked(folder, setup, m.ranks);
     ASSERT_TRUE(world.is_ok()) << name << ": " << world.status().message();
-    for (const std::vector<int>& part : {std::vector<int>{0, 1}, {1, 0}, {1, 1}})
+    for (const std::vector<int>& part : {std::vector<int>{0, 1}, {1, 1}})
       EXPECT_TRUE(of_two_requests((*world)->front(), part) == one) << name << ": " << part[0] << ", " << part[1];
     for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
   }
