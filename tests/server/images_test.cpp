@@ -254,36 +254,31 @@ TEST_F(VideosTest, WhatIsWrongIsNamed) {
     EXPECT_NE(e.message.find(says), std::string::npos) << e.message;
   };
   const auto video_url = [](const std::string& url, const std::string& more = "") {
-    return R"({"type": "video_url", "video_url": {"url": ")" + url +
-           ""
-           " + more + "
-  }
-}
-";
-};
-for (const char* file : {"data:video/mp4;base64,AAAA", "https://a.example/b.mp4", "file:///tmp/b.mp4"})
-  refused_at(video_url(file), ".video_url.url", "data:video/jpeg;base64,FRAME,FRAME");
-refused_at(R"({"type": "video", "video": "b.mp4"})", ".video", "a list of images");
-refused_at(R"({"type": "video", "video": []})", ".video", "without frames");
-refused_at(R"({"type": "video", "video": ["data:image/png;base64,AAAA"]})", ".video", "frame 0: ");
-refused_at(video_url("data:video/jpeg;base64," + joined_ + ",A"), ".video_url.url", "frame 3: base64");
-refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "fps": 0)"), ".fps", "allowed: 0.01 to 1000");
-refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "timestamps": [1])"), ".timestamps", "as many");
-limits_.most_frames = 2;
-refused_at(url_, ".video_url.url", "--max-video-frames");
-limits_ = {};
-limits_.video_pixels = 2000;
-refused_at(url_, ".video_url.url", "--max-video-pixels");
-limits_ = {};
-limits_.most_images = 0;
-refused_at(url_, "", "--max-images");
-limits_ = {};
-model_.context_length = 20;
-refused_at(url_, "", "take 30 tokens");
-model_.context_length = 4096;
-model_.images->videos.reset();
-model_.images->videos_problem = "no rules";
-refused_at(url_, "", "no rules");
+    return fmt::format(R"({{"type": "video_url", "video_url": {{"url": "{}"{}}}}})", url, more);
+  };
+  for (const char* file : {"data:video/mp4;base64,AAAA", "https://a.example/b.mp4", "file:///tmp/b.mp4"})
+    refused_at(video_url(file), ".video_url.url", "data:video/jpeg;base64,FRAME,FRAME");
+  refused_at(R"({"type": "video", "video": "b.mp4"})", ".video", "a list of images");
+  refused_at(R"({"type": "video", "video": []})", ".video", "without frames");
+  refused_at(R"({"type": "video", "video": ["data:image/png;base64,AAAA"]})", ".video", "frame 0: ");
+  refused_at(video_url("data:video/jpeg;base64," + joined_ + ",A"), ".video_url.url", "frame 3: base64");
+  refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "fps": 0)"), ".fps", "allowed: 0.01 to 1000");
+  refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "timestamps": [1])"), ".timestamps", "as many");
+  limits_.most_frames = 2;
+  refused_at(url_, ".video_url.url", "--max-video-frames");
+  limits_ = {};
+  limits_.video_pixels = 2000;
+  refused_at(url_, ".video_url.url", "--max-video-pixels");
+  limits_ = {};
+  limits_.most_images = 0;
+  refused_at(url_, "", "--max-images");
+  limits_ = {};
+  model_.context_length = 20;
+  refused_at(url_, "", "take 30 tokens");
+  model_.context_length = 4096;
+  model_.images->videos.reset();
+  model_.images->videos_problem = "no rules";
+  refused_at(url_, "", "no rules");
 }
 
 // RFC 4648, section 10, and what no encoder writes.
