@@ -54,6 +54,7 @@ class Sides:
         self.peer_file = run([HERE / "peers/llama_cpp.sh", "model", folder, peer_format]).strip()
         self.flags = [*flags, "--model-path", folder] if flags else ["--model-path", self.peer_file]
         self.probes = []
+        self.openvino_version = None
         if args.openvino:  # it reads no bf16 file
             self.openvino_file = (run([HERE / "peers/llama_cpp.sh", "model", folder, "F16"]).strip()
                                   if peer_format == "bf16" else self.peer_file)
@@ -84,7 +85,7 @@ class Sides:
         return [found[b] for b in batches]
 
     def openvino(self, kind, sizes, output_len):
-        """Of --openvino, by size; nothing without it, or for a format that it does not read."""
+        """Of --openvino, by size; nothing without it."""
         if not self.args.openvino:
             return {}
         answer = json.loads(run([HERE / "peers/openvino.sh", "run", self.openvino_file, f"--{kind}",
@@ -159,7 +160,8 @@ def measure(args, folder, form):
             table["decode, context 128 to 1024"] = {"ours": added / ours_s, "peer": added / peer_s, "unit": "GB/s of KV"}
     low = min(min(p) for p in sides.probes)
     high = max(max(p) for p in sides.probes)
-    return {"cells": table, "read_GBps": [low, high], "limits": sides.limits, "steady": high <= 1.2 * low}
+    return {"cells": table, "read_GBps": [low, high], "limits": sides.limits, "steady": high <= 1.2 * low,
+            "openvino": sides.openvino_version}
 
 
 def show(name, form, result):

@@ -42,7 +42,9 @@ engine::EngineOptions usual_options() {
 DType usual_dtype(const ModelConfigFields& f, const Checkpoint& c, const checkpoint::QuantPlan& plan) {
   DeviceInfo device;
   device.kind = DeviceKind::Cpu;
-  device.isa = cpu::isa_name(cpu::supported_isas().back());
+  const cpu::Isa isa = cpu::supported_isas().back();
+  device.isa = cpu::isa_name(isa);
+  device.bf16_dots = cpu::is_avx512(isa);
   return engine::usual_dtype(f, &c, plan, device).dtype;
 }
 

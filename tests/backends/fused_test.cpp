@@ -13,8 +13,9 @@ namespace {
 
 constexpr int64_t kRows[] = {1, 2, 3, 7, 33};
 
-void for_each(const std::function<void(const OpRunner&, Isa, DType)>& body) {
-  for (Isa isa : supported_isas()) {
+void for_each(const std::function<void(const OpRunner&, Isa, DType)>& body,
+              const std::vector<Isa>& isas = supported_isas()) {
+  for (Isa isa : isas) {
     const OpRunner runner(isa);
     for (DType t : kDTypes) {
       body(runner, isa, t);
@@ -320,42 +321,47 @@ struct LinearCase {
 const LinearCase kLinears[] = {{1, 1}, {33, 70}, {64, 200}, {130, 64}, {257, 129}};
 
 TEST(Fused, LinearAdd) {
-  for_each([](const OpRunner& runner, Isa isa, DType t) {
-    for (int64_t rows : {1, 2, 3, 7, 33, 100})
-      for (const LinearCase& c : kLinears) {
-        TestTensor x = random_tensor(t, {rows, c.k}, 26), w = random_tensor(t, {c.n, c.k}, 27);
-        TestTensor residual = random_tensor(t, {rows, c.n}, 28), bias = random_tensor(t, {c.n}, 29);
-        add_odd_values(x);
-        add_odd_values(residual);
-        // Products that are nothing against subnormal residuals: the sum's mode must not leak into the addition.
-        for (int64_t i = 0; i < c.k; ++i) x.set((rows - 1) * c.k + i, 0);
-        for (int64_t i = 0; i < c.n; ++i) residual.set((rows - 1) * c.n + i, 1e-40 * static_cast<double>(i));
-        expect_meaning(runner, "linear_add", {x, w, residual}, {}, name_of(isa, x));
-        expect_meaning(runner, "linear_add", {x, w, residual, bias}, {{"shard", std::string("row")}}, name_of(isa, x));
-      }
-  });
+  for_each(
+      [](const OpRunner& runner, Isa isa, DType t) {
+        for (int64_t rows : {1, 2, 3, 7, 33, 100})
+          for (const LinearCase& c : kLinears) {
+            TestTensor x = random_tensor(t, {rows, c.k}, 26), w = random_tensor(t, {c.n, c.k}, 27);
+            TestTensor residual = random_tensor(t, {rows, c.n}, 28), bias = random_tensor(t, {c.n}, 29);
+            add_odd_values(x);
+            add_odd_values(residual);
+            // Products that are nothing against subnormal residuals: the sum's mode must not leak into the addition.
+            for (int64_t i = 0; i < c.k; ++i) x.set((rows - 1) * c.k + i, 0);
+            for (int64_t i = 0; i < c.n; ++i) residual.set((rows - 1) * c.n + i, 1e-40 * static_cast<double>(i));
+            expect_meaning(runner, "linear_add", {x, w, residual}, {}, name_of(isa, x));
+            expect_meaning(runner, "linear_add", {x, w, residual, bias}, {{"shard", std::string("row")}},
+                           name_of(isa, x));
+          }
+      },
+      isas_with_tiles());
 }
 
 TEST(Fused, LmHeadArgmax) {
-  for_each([](const OpRunner& runner, Isa isa, DType t) {
-    for (int64_t rows : {1, 2, 3, 7, 33, 100})
-      for (const LinearCase& c : kLinears) {
-        TestTensor x = random_tensor(t, {rows, c.k}, 30), w = random_tensor(t, {c.n, c.k}, 31);
-        expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x));
-        // Ties in different panels and shares; all logits negative; NaN and infinities.
-        for (int64_t i = 0; i < w.size(); ++i) w.set(i, w.get(i % (7 * c.k)));
-        for (int64_t i = 0; i < c.k; ++i) x.set(i, 0);
-        if (rows > 2) x.set(c.k, NAN), x.set(2 * c.k, -INFINITY);
-        expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x) + " ties");
-        for (int64_t i = 0; i < w.size(); ++i) w.set(i, -std::abs(w.get(i)) - 0.01);
-        for (int64_t i = 0; i < x.size(); ++i) x.set(i, std::abs(x.get(i)));
-        expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x) + " negative");
-      }
-  });
+  for_each(
+      [](const OpRunner& runner, Isa isa, DType t) {
+        for (int64_t rows : {1, 2, 3, 7, 33, 100})
+          for (const LinearCase& c : kLinears) {
+            TestTensor x = random_tensor(t, {rows, c.k}, 30), w = random_tensor(t, {c.n, c.k}, 31);
+            expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x));
+            // Ties in different panels and shares; all logits negative; NaN and infinities.
+            for (int64_t i = 0; i < w.size(); ++i) w.set(i, w.get(i % (7 * c.k)));
+            for (int64_t i = 0; i < c.k; ++i) x.set(i, 0);
+            if (rows > 2) x.set(c.k, NAN), x.set(2 * c.k, -INFINITY);
+            expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x) + " ties");
+            for (int64_t i = 0; i < w.size(); ++i) w.set(i, -std::abs(w.get(i)) - 0.01);
+            for (int64_t i = 0; i < x.size(); ++i) x.set(i, std::abs(x.get(i)));
+            expect_meaning(runner, "lm_head_argmax", {x, w}, {}, name_of(isa, x) + " negative");
+          }
+      },
+      isas_with_tiles());
 }
 
 TEST(Fused, LmHeadArgmaxW8A8) {
-  for (Isa isa : supported_isas()) {
+  for (Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (int64_t rows : {1, 2, 3, 7, 33, 100})
       for (const LinearCase& c : kLinears) {

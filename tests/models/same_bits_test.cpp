@@ -145,7 +145,8 @@ std::vector<Param> params() {
       for (cpu::Isa isa : cpu::supported_isas())
         if (is_tested(isa, dtype)) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});
   if (cpu::parse_isa("amx-emulated"))
-    for (auto& model : {"llama_gqa3_tied", "qwen3_moe_norm"}) out.push_back({model, DType::BF16, "amx-emulated"});
+    for (auto& model : {"llama_gqa3_tied", "qwen3_moe_norm", "deepseek_v3_moe"})
+      out.push_back({model, DType::BF16, "amx-emulated"});
   for (auto& model : {"llama_gqa3_tied", "mistral_window24", "qwen3_tied"})
     for (DType dtype : {DType::F32, DType::BF16})
       for (cpu::Isa isa : cpu::supported_isas())

@@ -14,7 +14,7 @@ home=$peers/$package
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 build() {
-  if [[ ! -e $home/built ]]; then
+  if [[ ! -e $home/built-2 ]]; then
     mkdir -p "$home/source"
     echo "building $package for this processor (about ten minutes, once; log: $home/log)" >&2
     {
@@ -26,7 +26,7 @@ build() {
       cmake -S "$home/source/vendor/llama.cpp" -B "$home/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \
         -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
       ninja -C "$home/build" llama-bench llama-batched-bench llama-quantize
-      touch "$home/built"
+      touch "$home/built-2"
     } >"$home/log" 2>&1 || { tail -20 "$home/log" >&2; exit 1; }
   fi
   echo "$home/build/bin"

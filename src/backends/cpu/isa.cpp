@@ -167,8 +167,13 @@ Result<Isa> parse_isa(std::string_view name) {
   for (Isa isa : supported)
     if (name == isa_name(isa)) return isa;
   const std::string allowed = join("auto", supported);
-  if (isa_named(name))
-    return error(Code::Unsupported, "isa \"{}\" is not supported by this processor; allowed here: {}", name, allowed);
+  if (const auto isa = isa_named(name)) {
+    const std::string amx = *isa == Isa::Amx ? why_no_amx() : "";
+    const std::string why = !is_built(*isa) ? "not in this program"
+                            : amx.empty()   ? "not supported by this processor"
+                                            : fmt::format("not used here: {}", amx);
+    return error(Code::Unsupported, "isa \"{}\" is {}; allowed here: {}", name, why, allowed);
+  }
   return invalid("isa \"{}\" is not known; allowed here: {}", name, allowed);
 }
 

@@ -118,14 +118,16 @@ void unit_block(TileUnit& unit, const UnitBlock& b) {
 
 template <class T, int kR>
 void unit_columns(TileUnit& unit, UnitBlock b, int columns) {
-  constexpr int kWide = kR == 2 ? 2 : 4;
-  if (columns == 16 * kWide) return unit_block<T, kR, kWide>(unit, b);
-  for (int j = 0; j < columns; j += 16) {
-    unit_block<T, kR, 1>(unit, b);
-    b.w += kUnitRowBytes;
-    b.c += kUnitRowBytes;
-    if (b.tail) b.tail += kUnitRowBytes;
+  if constexpr (kR == 1)
+    if (columns == 64) return unit_block<T, kR, 4>(unit, b);
+  while (columns > 0) {
+    const int now = columns >= 32 ? 32 : 16;
+    now == 32 ? unit_block<T, kR, 2>(unit, b) : unit_block<T, kR, 1>(unit, b);
+    b.w += now * 4;
+    b.c += now * 4;
+    if (b.tail) b.tail += now * 4;
     b.lines = 0;
+    columns -= now;
   }
 }
 
@@ -143,9 +145,10 @@ void unit_panel(TileUnit& unit, const uint8_t* x, int64_t rows, const uint8_t* p
   }
   const bool single = tiles == 1;
   const int width = single ? kPanelColumns : 32;
-  // A panel's lines over the passes that there are, or those that a single one reads next.
-  const int64_t passes = (columns + width - 1) / width * ((tiles + 1) / 2);
-  const auto lines = static_cast<int>((columns + passes - 1) / passes);
+  // A whole panel's lines over the passes that there are, or those that a single one reads next. Of a part of one the
+  // processor fetches ahead by itself.
+  const int64_t passes = columns / width * ((tiles + 1) / 2);
+  const auto lines = columns == kPanelColumns ? static_cast<int>((columns + passes - 1) / passes) : 0;
   const auto* next = reinterpret_cast<const char*>(panel) + (single ? kUnitAhead : steps * kUnitPanelStep);
   for (int j = 0; j < columns; j += width) {
     const int now = std::min(width, columns - j), at = 4 * (first + j);

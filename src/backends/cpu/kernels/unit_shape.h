@@ -1,6 +1,6 @@
-// How products on tile registers divide rows into blocks and lay out a thread's scratch memory: shared by the kernels
-// and by the entries that reserve the workspace. Internal linkage, because kernel sources may not share inline code
-// across instruction sets.
+// How products on tile registers divide rows into blocks and lay out a thread's scratch memory, in place of what
+// linear_shape.h and w8a8_shape.h say: shared by the kernels and by the entries that reserve the workspace. Internal
+// linkage, because kernel sources may not share inline code across instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,10 @@ constexpr int64_t kUnitBlockBytes = 3 << 19;
 }
 [[maybe_unused]] static constexpr int64_t unit_sum_bytes(int64_t block) { return (block + 15) / 16 * 16 * 64 * 4; }
 
-// Workspace bytes of one thread, whatever share of the rows it gets: a block of fewer rows may be longer than one of
-// all, but not longer than the longest.
+// Workspace bytes of one thread, whatever share of the rows it gets: a block is not longer than the share, nor than the
+// longest one.
 [[maybe_unused]] static constexpr size_t unit_thread_bytes(int64_t rows, int64_t row_bytes) {
-  const int64_t fit = unit_row_block(int64_t{1} << 40, row_bytes) + 32;
-  const int64_t block = rows < fit ? rows : fit;
+  const int64_t most = unit_row_block(int64_t{1} << 40, row_bytes), block = rows < most ? rows : most;
   return static_cast<size_t>(unit_x_bytes(block, row_bytes) + unit_sum_bytes(block));
 }
 
