@@ -310,6 +310,7 @@ class Engine final : public Executor {
   Status ask_for_result(Flight& f);
   Status accept_result(const Flight& f);
   void finish(Flight& f);
+  void tell_no_times();
   Status enqueue_copy(kv::PageId from, kv::PageId to);
   Status compute_again(Flight& f, const Status& failed);
 
@@ -403,6 +404,7 @@ class Engine final : public Executor {
   Ticket tickets_ = 0;             // the last one given out
   std::vector<std::pair<kv::PageId, kv::PageId>> page_copies_;  // of pages, asked for since the last submit()
   double finished_us_ = 0;                                      // when the last step was known to be done
+  bool told_no_times_ = false;                                  // that marks gave none
   std::optional<double> gap_us_;                                // of the current step
   StepHook hook_;
   const CompiledModel* last_ = nullptr;  // whose outputs are the last step's, unless they were collected

@@ -327,6 +327,14 @@ Status Engine::accept_result(const Flight& f) {
   return Status::ok();
 }
 
+// The host's clock is no way out: it may see the end of one step of a run after that of the next.
+void Engine::tell_no_times() {
+  if (std::exchange(told_no_times_, true)) return;
+  log::notice(
+      "the device gave no time between two marks: steps that are submitted several at once teach no step times; with "
+      "`decode_steps` 1 the host's clock times them");
+}
+
 // Steps end in the order of their submission.
 void Engine::finish(Flight& f) {
   if (f.done) return;
@@ -343,6 +351,7 @@ void Engine::finish(Flight& f) {
     const std::optional<double> took = runner.clock() == StepClock::Marks
                                            ? device.between_us(*marks.begin, *marks.end)
                                            : now_us(device) - std::max(f.begun_us, finished_us_);
+    if (!took) tell_no_times();
     runner.finished(f.plan, f.live.value[models::kTokens], took);
     const StepMarks& last = marks_[(f.ticket - 1) % marks_.size()];
     if (last.ticket != 0 && last.ticket == f.ticket - 1) f.gap_us = device.between_us(*last.end, *marks.begin);

@@ -11,7 +11,9 @@ namespace {
 constexpr int kVersion = 1;
 constexpr int64_t kMaxRows = int64_t{1} << 20;
 
-// Lists of step times, by clock. Files of versions without runs of steps have the first one alone.
+// Lists of step times, by clock. Older files have the first one alone. Before there were runs of steps all its times
+// were the host's; for a while after, those of devices with runs came from marks. Such a file still counts: times of
+// either clock differ by what the host does between two steps, and new ones soon outweigh them (StepCosts).
 constexpr std::array<const char*, 2> kTimes{"times", "times_by_marks"};
 constexpr const char* times_by(StepClock clock) { return kTimes[static_cast<size_t>(clock)]; }
 

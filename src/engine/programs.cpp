@@ -410,8 +410,14 @@ Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const B
       continue;
     }
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
+    if (parts.live_sizes && size != parts.largest) {  // no size is lost: the next larger capture serves its rows
+      log::warning("{} has no capture of its own for up to {} rows, a larger one serves them: {}", name, size,
+                   captured.message());
+      continue;
+    }
     // Streams go before sizes do.
     if (captured.code() == Code::Busy && drop_streams(name, parts, captured)) {
+      if (parts.live_sizes) wanted = {parts.largest};
       done = 0;
       i = static_cast<size_t>(-1);  // begin again
       continue;
@@ -425,11 +431,8 @@ Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const B
     }
     if (options_.policy == GraphPolicy::Required) return captured.at("`graph` required: capture failed");
     parts.dropped.push_back({size, fmt::format("{} capture failed: {}", mode, captured.message())});
-    if (parts.live_sizes) {
-      parts.sizes.clear();
-      continue;
-    }
-    if (captured.code() == Code::Unsupported && done == 0) {  // the device has no such graph in any size
+    const bool none = captured.code() == Code::Unsupported && done == 0;  // the device has no such graph in any size
+    if (parts.live_sizes || none) {
       parts.sizes.clear();
       return Status::ok();
     }

@@ -72,7 +72,9 @@ int64_t StepRunner::size_of(int64_t n, std::string_view& reason) const {
 void StepRunner::cheapest(int64_t n, StepPlan& plan) const {
   constexpr double kMargin = 0.9;
   const bool fits = plan.kind == StepPlan::Kind::Replay;
-  // A replay at live sizes runs the kernels of the eager step and nothing else: a measured difference is noise.
+  // A replay at live sizes has no padding. On one stream it runs the kernels of the eager step and nothing else: a
+  // measured difference is noise. With several, branches of it run side by side, which an eager step never does;
+  // whether a capture has them was decided when it was made (`graph_streams`).
   if (fits && parts_.live_sizes) return;
   std::optional<double> best;
   if (fits) {

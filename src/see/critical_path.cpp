@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "ops/mutation.h"
@@ -16,7 +17,12 @@ class Backwards {
  public:
   Backwards(const StepProfile& p, CriticalPath& path)
       : p_(p), path_(path), tracks_(static_cast<size_t>(std::max(p.tracks, 1))) {
-    for (size_t i = 0; i < p.events.size(); ++i) tracks_[static_cast<size_t>(p.events[i].track)].push_back(i);
+    for (size_t i = 0; i < p.events.size(); ++i) {
+      const auto track = static_cast<size_t>(p.events[i].track);
+      tracks_[track].push_back(i);
+      if (p.events[i].event.kind == TraceEvent::Kind::Wait) met_[barrier_of(p.events[i].event)].push_back(track);
+    }
+    for (size_t t = 0; t < tracks_.size(); ++t) all_.push_back(t);
     for (auto& track : tracks_)
       std::stable_sort(track.begin(), track.end(), [&](size_t a, size_t b) { return begin_of(a) < begin_of(b); });
   }
@@ -37,6 +43,16 @@ class Backwards {
   }
 
  private:
+  using Barrier = std::tuple<uint32_t, uint32_t, uint8_t>;
+  static Barrier barrier_of(const TraceEvent& wait) { return {wait.replay, wait.node, wait.part}; }
+
+  // The tracks that were at a barrier. Several streams have barriers of a part of the tracks, and what the others ran
+  // meanwhile held nobody up there; each track that takes part has a wait for the same part of the same launch. At the
+  // end of a replay one waits for all.
+  const std::vector<size_t>& met(const TraceEvent& wait) const {
+    return wait.node == TraceEvent::kNoNode ? all_ : met_.at(barrier_of(wait));
+  }
+
   int64_t begin_of(size_t number) const { return p_.events[number].event.begin_ns; }
 
   // The last event of the track that began before.
@@ -58,11 +74,11 @@ class Backwards {
       time_ = e.begin_ns;
       return;
     }
-    // Who came last: the kernel of another track that ended last while this one waited. Where there is none, the wait
-    // is what the barrier itself costs.
+    // Who came last: the kernel that ended last while this one waited, of another track that met it there. Where there
+    // is none, the wait is what the barrier itself costs.
     int64_t latest = e.begin_ns;
     size_t from = track_;
-    for (size_t t = 0; t < tracks_.size(); ++t) {
+    for (const size_t t : met(e)) {
       if (t == track_) continue;
       const std::optional<int64_t> ended = last_kernel_end(t, end);
       if (ended && *ended > latest) {
@@ -87,6 +103,8 @@ class Backwards {
   const StepProfile& p_;
   CriticalPath& path_;
   std::vector<std::vector<size_t>> tracks_;  // numbers of events, by time
+  std::vector<size_t> all_;                  // tracks
+  std::map<Barrier, std::vector<size_t>> met_;
   size_t track_ = 0;
   int64_t time_ = 0;
 };

@@ -1,8 +1,8 @@
 // CriticalPath: what the time of one step is made of when it is read backwards, and what its data would allow.
 //
 // Two paths of the same profile. The measured one goes from the end of the step shown back to its begin, always to what
-// the last event had to wait for: a kernel on the same thread, or the thread that came to a barrier last. Only what
-// lies on it makes the step shorter. The chain is of data alone: the longest row of launches in which each needs a
+// the last event had to wait for: a kernel on the same thread, or the thread that came last to a barrier of both. Only
+// what lies on it makes the step shorter. The chain is of data alone: the longest row of launches in which each needs a
 // result of the one before, with the median time of each. Launches off the chain have slack: they could run beside it.
 // A plain value.
 #pragma once

@@ -56,7 +56,8 @@ struct StepProfile {
   // Why shares of the limit are left out: the machine was busy while its limits were measured, or the step beat them.
   // Empty when they hold.
   std::string warning() const;
-  // Percent of the limit that `cost` took in `span_s`; nullopt where no limit applies, or where none holds.
+  // Percent of the limit that `cost` took in `span_s`; nullopt where no limit applies, or where none holds. The limit
+  // is that of all threads, also of a launch that had a part of them beside another stream.
   std::optional<double> share(const NodeCost& cost, double span_s) const;
 };
 

@@ -146,6 +146,44 @@ TEST_F(CriticalPathTest, TheMeasuredPathFollowsTheThreadThatCameLast) {
       << path_text(path);
 }
 
+// Four threads, two for each of two branches that are joined. The side's products go on while a barrier of the main
+// one is waited for, and are on the path only where all meet. Times are in us.
+TEST_F(CriticalPathTest, ABarrierOfOneBranchWaitsForItsOwnThreads) {
+  Tracer t("g", *platform.ops);
+  const TensorType weight{DType::F32, {Dim(8), Dim(8)}};
+  Tensor x = t.input("x", {DType::F32, {t.symbol("T", 9), Dim(8)}});
+  Tensor a = nn::linear(x, t.param("a_w", weight)), b = nn::add(a, x), side = nn::linear(x, t.param("s_w", weight));
+  t.output("a", a), t.output("b", b), t.output("side", side), t.output("joined", nn::add(b, side));
+  compile(t);
+  using enum TraceEvent::Kind;
+  for (const bool side_is_last : {false, true}) {
+    SCOPED_TRACE(side_is_last);
+    StepProfile p = profile({{"a", 30e-6}, {"b", 30e-6}, {"side", 45e-6}, {"joined", 10e-6}});
+    p.tracks = 4;
+    const auto event = [&](int track, TraceEvent::Kind kind, const std::string& of, int64_t begin, int64_t end) {
+      p.events.push_back({track, {kind, 0, number.at(of), 1, begin * 1000, end * 1000}});
+    };
+    const int64_t side_end = side_is_last ? 75 : 38;
+    event(0, Kernel, "a", 0, 20), event(0, Wait, "b", 20, 40), event(0, Kernel, "b", 40, 70);
+    event(1, Kernel, "a", 0, 30), event(1, Wait, "b", 30, 39), event(1, Kernel, "b", 39, 60);
+    event(2, Kernel, "side", 0, 35), event(3, Kernel, "side", 0, side_end);
+    for (const int track : {0, 1, 2, 3}) {
+      const int64_t since = std::vector<int64_t>{70, 60, 35, side_end}[static_cast<size_t>(track)];
+      event(track, Wait, "joined", since, 80), event(track, Kernel, "joined", 80, track == 2 ? 90 : 85);
+    }
+    p.begin_ns = 0, p.end_ns = 90'000;
+    const CriticalPath path = critical_path(p, *model);
+    std::vector<std::pair<int, uint32_t>> got, want{{1, number["a"]}, {0, number["b"]}, {2, number["joined"]}};
+    if (side_is_last) want = {{3, number["side"]}, {2, number["joined"]}};
+    for (const size_t i : path.events) got.emplace_back(p.events[i].track, p.events[i].event.node);
+    EXPECT_EQ(got, want);
+    // At `b` from 30, not from 38, when only the other branch ended something; at the join from 70, or from 75.
+    EXPECT_NEAR(path.barrier_s, side_is_last ? 5e-6 : 20e-6, 1e-12);
+    EXPECT_NEAR(path.kernel_s, side_is_last ? 85e-6 : 70e-6, 1e-12);
+    EXPECT_NEAR(path.gap_s + path.host_s, 0, 1e-12);
+  }
+}
+
 TEST_F(CriticalPathTest, AStepWithoutEventsIsAllHost) {
   Tracer t("g", *platform.ops);
   Tensor x = t.input("x", {DType::F32, {t.symbol("T", 9), Dim(8)}});

@@ -2,6 +2,8 @@
 // barriers, and every launch sees what it waits for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -68,15 +70,16 @@ Thunk launch(CpuKernel kernel, Cells& c, uint8_t stream, bool depends) {
   return t;
 }
 
-// start | meet, add up on either stream | join
-Result<std::unique_ptr<DeviceGraph>> record(Device& device, Stream& stream, Cells& c) {
+// start | work, add up on either stream | join
+Result<std::unique_ptr<DeviceGraph>> record(Device& device, Stream& stream, Cells& c, CpuKernel work = meet_the_other,
+                                            CpuKernel add = add_up) {
   return device.capture(stream, [&](Recorder& r) -> Status {
     RETURN_IF_ERROR(r.launch(launch(start, c, 0, false)));
     RETURN_IF_ERROR(r.record(0, 1));
     RETURN_IF_ERROR(r.wait(1, 1));
     for (const uint8_t s : {0, 1}) {
-      RETURN_IF_ERROR(r.launch(launch(meet_the_other, c, s, true)));
-      RETURN_IF_ERROR(r.launch(launch(add_up, c, s, true)));
+      RETURN_IF_ERROR(r.launch(launch(work, c, s, true)));
+      RETURN_IF_ERROR(r.launch(launch(add, c, s, true)));
     }
     RETURN_IF_ERROR(r.record(1, 2));
     RETURN_IF_ERROR(r.wait(0, 2));
@@ -120,6 +123,61 @@ TEST(CpuStreams, HalvesRunAtOnceAndMeet) {
                 4)
           << "thread " << t;
     }
+  }
+}
+
+// What the crowded case has besides.
+struct Crowd : Cells {
+  std::atomic<int> slow{0};                 // the stream of which a thread is late
+  std::array<std::atomic<int>, 2> added{};  // launches of add_up_and_tell that have ended, by stream
+  std::atomic<int> held_up{0};
+};
+
+// One thread of one stream is late: it sleeps until the other stream is through, and then for some ms, in the last of
+// which it computes, so that threads without a processor of their own give theirs away.
+void come_late(const LaunchArgs& args, const LiveSizes&, int thread, int) {
+  using namespace std::chrono_literals;
+  auto& c = static_cast<Crowd&>(cells(args));
+  const auto stream = static_cast<size_t>(args.scalar[0]);
+  if (thread == 0 && c.slow.load() == static_cast<int>(stream)) {
+    const auto late = std::chrono::steady_clock::now() + 20s;
+    while (c.added[1 - stream].load() == 0 && std::chrono::steady_clock::now() < late) std::this_thread::sleep_for(1ms);
+    c.held_up.fetch_add(c.added[1 - stream].load() == 0 ? 1 : 0);
+    std::this_thread::sleep_for(3ms);
+    for (const auto end = std::chrono::steady_clock::now() + 2ms; std::chrono::steady_clock::now() < end;) continue;
+  }
+  (stream == 0 ? c.main : c.side)[static_cast<size_t>(thread)] = c.begin + thread;
+}
+
+void add_up_and_tell(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) {
+  add_up(args, live, thread, threads);
+  if (thread == threads - 1) static_cast<Crowd&>(cells(args)).added[args.scalar[0] != 0 ? 1 : 0].fetch_add(1);
+}
+
+// A half's barriers wait for nobody of the other half, the join waits for the last of all, and both hold up when the
+// threads have to share processors. With 3 threads the late one is sometimes alone in its half.
+TEST(CpuStreams, AHalfThatComesLateHoldsUpTheJoinAlone) {
+  for (const int threads : {3, 4, kMost}) {
+    SCOPED_TRACE(threads);
+    CpuDeviceOptions options;
+    options.threads = threads;
+    options.pin = false;
+    auto device = make_cpu_device(options);
+    ASSERT_TRUE(device.is_ok()) << device.status().message();
+    auto stream = (*device)->make_stream();
+    ASSERT_TRUE(stream.is_ok());
+    Crowd c;
+    auto graph = record(**device, **stream, c, come_late, add_up_and_tell);
+    ASSERT_TRUE(graph.is_ok()) << graph.status().message();
+    const int main = threads - threads / 2, side = threads / 2;
+    for (int64_t replay = 1; replay <= 10; ++replay) {
+      c.slow.store(static_cast<int>(replay % 2));
+      for (auto& a : c.added) a.store(0);
+      ASSERT_TRUE((*graph)->replay(**stream).is_ok());
+      const auto sum = [&](int64_t n) { return n * replay + n * (n - 1) / 2; };
+      ASSERT_EQ(c.joined, sum(main) + sum(side)) << "replay " << replay;
+    }
+    EXPECT_EQ(c.held_up.load(), 0);
   }
 }
 

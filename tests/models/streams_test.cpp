@@ -20,7 +20,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
 Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMode decode,
                                              std::optional<uint64_t> mix = {},
                                              const std::function<void(Platform&)>& change = {}, bool by_time = false,
-                                             int threads = 2) {
+                                             int threads = 2, const engine::GraphOptions& graph = {}) {
   DeviceOptions device{c.device, "auto", c.member ? 1 : threads, false};
   device.member = c.member;
   device.ascend_runtime = "sim";
@@ -33,6 +33,7 @@ Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMo
   o.chunked_prefill_size = 64;
   o.max_running_requests = 4;
   o.max_total_tokens = 4 * 128;
+  o.graph = graph;
   o.graph.decode = decode;
   o.graph.decode_sizes = {1, 4};
   o.graph.prefill_sizes = {64};
@@ -268,6 +269,53 @@ TEST(StreamsByTime, LiveGraphsAreMeasuredBySizes) {
     EXPECT_EQ(measured, (std::vector<std::pair<int64_t, bool>>{{4, faster <= 0}, {2, faster <= 1}, {1, faster <= 2}}));
     EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
   }
+}
+
+// The largest capture serves all sizes: one less of the others costs nothing but the choice of its streams.
+TEST(StreamsByTime, ACaptureOfALiveGraphThatFailsIsServedByTheNextLarger) {
+  auto one = open({"qwen2_moe_shared"}, 1, GraphMode::Whole);
+  ASSERT_TRUE(one.is_ok());
+  const std::vector<float> expected = traffic(**one);
+  const auto timed = [](Platform& p) {
+    p.device = std::make_shared<TimedDevice>(std::move(p.device),
+                                             [](const GraphStats& graph) { return graph.waits > 0 ? 80.0 : 100.0; });
+  };
+  const auto measured = [](const engine::StepRunner& decode) {
+    std::vector<int64_t> out;
+    for (const CompiledModel::StreamTimes& t : decode.model().stream_times()) out.push_back(t.size);
+    return out;
+  };
+  engine::GraphOptions g;
+  // Captures are those of prefill, then sizes 4, 2 and 1 of decode.
+  for (const engine::GraphPolicy policy : {engine::GraphPolicy::Auto, engine::GraphPolicy::Required})
+    for (const auto& [fault, left] : {std::pair<std::string, std::vector<int64_t>>{"alloc@3", {4, 1}},
+                                      std::pair<std::string, std::vector<int64_t>>{"alloc@4", {4, 2}}}) {
+      SCOPED_TRACE(fault);
+      g.policy = policy;
+      g.faults = {*engine::parse_fault(fault)};
+      auto e = open({"qwen2_moe_shared"}, 2, GraphMode::Whole, {}, timed, true, 2, g);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      const engine::StepRunner& decode = *(*e)->runner("decode");
+      EXPECT_EQ(measured(decode), left);
+      EXPECT_EQ(decode.mode(), GraphMode::Whole);
+      EXPECT_EQ(decode.uncaptured_reason(), "");
+      EXPECT_EQ(decode.sizes().size(), (*one)->runner("decode")->sizes().size());
+      const uint64_t replays = decode.stats().replays;
+      EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
+      EXPECT_GT(decode.stats().replays, replays);
+      EXPECT_TRUE(decode.stats().fallbacks.empty());
+    }
+  // Without the largest there is nothing to serve the others.
+  g.faults = {*engine::parse_fault("alloc@2")};
+  g.policy = engine::GraphPolicy::Required;
+  const auto refused = open({"qwen2_moe_shared"}, 2, GraphMode::Whole, {}, timed, true, 2, g);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_NE(refused.status().message().find("`graph` required"), std::string::npos) << refused.status().message();
+  g.policy = engine::GraphPolicy::Auto;
+  auto degraded = open({"qwen2_moe_shared"}, 2, GraphMode::Whole, {}, timed, true, 2, g);
+  ASSERT_TRUE(degraded.is_ok()) << degraded.status().message();
+  EXPECT_EQ((*degraded)->runner("decode")->mode(), GraphMode::Piecewise);
+  EXPECT_TRUE(testing_support::same_bits(expected, traffic(**degraded)));
 }
 
 // Room for so many captures.

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "base/hooks.h"
 #include "sched/scheduler_fixture.h"
 #include "support/computing_platforms.h"
 #include "support/executor_proxy.h"
@@ -454,6 +455,32 @@ TEST_P(DecodeRunsOnAscend, TimesOfRunsAreLearnedApart) {
   std::filesystem::remove_all(folder);
 }
 
+class DecodeRunsWithoutTimes : public DecodeRunsOnDevice {};
+
+// The device's marks carry no time, and the host's clock is none for steps of a run: nothing is learned, which is told
+// once. Steps one by one have the host's.
+TEST_P(DecodeRunsWithoutTimes, NothingIsLearnedAndThatIsTold) {
+  for (const int64_t steps : {4, 1}) {
+    SCOPED_TRACE(steps);
+    std::vector<std::string> told;
+    Hooks hooks;
+    hooks.least = log::Level::Notice;
+    hooks.log = [&](log::Level, std::string_view line) {
+      if (line.find("no time between two marks") != std::string_view::npos) told.emplace_back(line);
+    };
+    const HookScope scope(&hooks);
+    auto e = open({engine::GraphPolicy::Auto, GraphMode::Whole}, steps);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    (void)serve(**e, true);
+    EXPECT_EQ(told.size(), steps > 1 ? 1u : 0u);
+    uint32_t learned = 0;
+    for (const auto& entry : (*e)->runner("decode")->costs().entries(engine::StepKind::Replay)) learned += entry.count;
+    EXPECT_EQ(learned > 0, steps == 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, DecodeRunsWithoutTimes, testing::Values(ComputingPlatform::Remote),
+                         testing_support::computing_platform_name);
 INSTANTIATE_TEST_SUITE_P(, DecodeRunsOnAscend, testing::Values(ComputingPlatform::Ascend),
                          testing_support::computing_platform_name);
 INSTANTIATE_TEST_SUITE_P(, DecodeRunsOnFailingDevice, testing::Values(ComputingPlatform::Remote),
