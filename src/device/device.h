@@ -101,7 +101,6 @@ class Device {
   // work that the calling thread has waited for.
   virtual std::optional<double> clock_us() const { return std::nullopt; }
   // Microseconds of the device's own clock from one mark to a later one, both passed; none where marks carry no time.
-  // Where there is none, steps that are submitted several at once teach no step times (engine/step_costs.h).
   virtual std::optional<double> between_us(const Event& from, const Event& to) const { return std::nullopt; }
   // What the modelled time rests on, in lines; empty where there is none.
   virtual std::string clock_note() const { return {}; }
