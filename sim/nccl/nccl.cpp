@@ -111,11 +111,11 @@ class Group {
 
   ncclResult_t meet(int rank, const Call& call) {
     const std::lock_guard lock(mutex_);
-    if (const ncclResult_t now = state_of(rank); now == ncclInProgress)
+    const ncclResult_t now = state_of(rank);
+    if (now == ncclInProgress)
       return fail(ncclInvalidArgument,
                   "Attempt to use communicator before the previous operation returned ncclSuccess");
-    else if (now != ncclSuccess)
-      return now;
+    if (now != ncclSuccess) return now;
     calls_[static_cast<size_t>(rank)] = call;
     came_at_[static_cast<size_t>(rank)] = number_;
     if (++came_ == size()) {
@@ -140,11 +140,12 @@ class Group {
 
  private:
   ncclResult_t state_of(int rank) const {
-    if (state_ != ncclSuccess) return fail(state_, words_);
-    if (entered_ < size() || fault() == "absent") return ncclInProgress;
-    if (fault() == "duplicate" && size() > 1)
+    // Each rank sees this by itself, whatever the others do then.
+    if (fault() == "duplicate" && size() > 1 && entered_ == size())
       return fail(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(rank) + " and rank " +
                                         std::to_string(rank == 0 ? 1 : 0) + " both on CUDA device 1000");
+    if (state_ != ncclSuccess) return fail(state_, words_);
+    if (entered_ < size() || fault() == "absent") return ncclInProgress;
     return came_at_[static_cast<size_t>(rank)] == number_ ? ncclInProgress : ncclSuccess;
   }
 

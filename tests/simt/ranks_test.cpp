@@ -2,13 +2,12 @@
 // for NCCL (sim/nccl). Ops against loops that say the same, and models against one rank.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "backends/cuda/communicator.h"
 #include "simt/cuda_runner.h"
 #include "support/applied.h"
 #include "support/goldens.h"
 #include "support/ranked_engine.h"
+#include "support/setting.h"
 
 namespace reprise::simt::ranks_test {
 namespace {
@@ -18,16 +17,7 @@ using cpu::tensor_of;
 using cpu::TestTensor;
 using testing_support::applied;
 using testing_support::EngineSetup;
-
-// An environment variable for as long as this lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
+using testing_support::Setting;
 
 constexpr int64_t kUsual = cuda::Communicator::kWorthAMeeting;
 
@@ -449,7 +439,7 @@ TEST(CudaNccl, ALibraryThatIsNotThereOrTooOldIsOneLine) {
   EXPECT_NE(none.status().message().find("several ranks on cuda need NCCL: libnot-there.so.2"), std::string::npos)
       << none.status().message();
   {
-    const Variable old("NCCL_STAND_IN_VERSION", "2804");
+    const Setting old("NCCL_STAND_IN_VERSION", "2804");
     const auto opened = cuda::Nccl::open(stand_in().nccl);
     ASSERT_FALSE(opened.is_ok());
     EXPECT_EQ(opened.status().message(),
@@ -461,7 +451,7 @@ TEST(CudaNccl, ALibraryThatIsNotThereOrTooOldIsOneLine) {
 }
 
 TEST(CudaNccl, TwoRanksOnOneGpuAreToldSo) {
-  const Variable fault("NCCL_STAND_IN_FAULT", "duplicate");
+  const Setting fault("NCCL_STAND_IN_FAULT", "duplicate");
   const auto world =
       testing_support::open_ranked(REPRISE_SOURCE_DIR "/tests/data/models/qwen3_tied", small_setup(DType::BF16), 2);
   ASSERT_FALSE(world.is_ok());
@@ -471,7 +461,7 @@ TEST(CudaNccl, TwoRanksOnOneGpuAreToldSo) {
 }
 
 TEST(CudaNccl, RanksThatDoNotMeetAreGivenUp) {
-  const Variable fault("NCCL_STAND_IN_FAULT", "absent");
+  const Setting fault("NCCL_STAND_IN_FAULT", "absent");
   const testing_support::RankedHosts host({2}, std::chrono::seconds(1));
   host.run([&](ranks::Member& member) {
     const auto ranks = join(host.member(member.world().rank));
@@ -498,7 +488,7 @@ TEST(CudaNccl, ARankThatIsGoneEndsWhatWaitsForIt) {
 
 // What the links report ends the world, with the rank and NCCL's words.
 TEST(CudaNccl, AFailureOfTheLinksEndsTheWorld) {
-  const Variable fault("NCCL_STAND_IN_FAULT", "link:2");
+  const Setting fault("NCCL_STAND_IN_FAULT", "link:2");
   const testing_support::RankedHosts host({2});
   host.run([&](ranks::Member& member) {
     const auto ranks = join(host.member(member.world().rank));

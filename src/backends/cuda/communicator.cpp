@@ -90,7 +90,8 @@ const char* Communicator::enqueue(const char* what, const F& call) {
   for (int code = kNcclInProgress, round = 0;; ++round) {
     {
       const std::lock_guard lock(mutex_);
-      if (aborted_ || member_->aborted()) return failed(kNcclInvalidUsage, what);
+      // What is under way goes on until the watcher has called it off.
+      if (aborted_ || (round == 0 && member_->aborted())) return failed(kNcclInvalidUsage, what);
       const int asked = round == 0 ? (code = call()) : nccl_->ncclCommGetAsyncError(comm_, &code);
       if (asked != kNcclSuccess) code = asked;
       if (code != kNcclInProgress) return failed(code, what);
