@@ -475,9 +475,12 @@ TEST(CudaNccl, RanksThatDoNotMeetAreGivenUp) {
 // A call that one rank makes alone is called off when the world ends, on the others as well.
 TEST(CudaNccl, ARankThatIsGoneEndsWhatWaitsForIt) {
   const testing_support::RankedHosts host({2});
+  std::atomic<bool> joined{false};
   host.run([&](ranks::Member& member) {
     const auto ranks = join(host.member(member.world().rank));
+    if (member.world().rank == 0) joined = true;
     ASSERT_TRUE(ranks.is_ok()) << ranks.status().message();
+    while (!joined) std::this_thread::yield();
     if (member.world().rank == 1) return member.abort("rank 1 ended: signal 9");
     float from = 1, to[2];
     const char* words = (*ranks)->all_gather(&from, to, sizeof from, nullptr);
