@@ -1,17 +1,20 @@
 // A stand-in for NVIDIA's NCCL, for tests without GPUs: the functions that Reprise calls, for ranks that are threads of
-// one process and have their data in host memory. What is enqueued is done before the call returns.
+// one process and have their data in host memory. Calls return at once, and what is enqueued is done when the last rank
+// has made the call: until then ncclCommGetAsyncError says ncclInProgress.
 //
 // What it holds callers to, beside types and numbers as nccl.h of NCCL has them:
-//   - a communicator begins when all its ranks have come, each with a number of its own (nccl.h, ncclCommInitRank);
+//   - a communicator begins when all its ranks have come, each with a number of its own (nccl.h, ncclCommInitRank), and
+//     is not blocking (ncclConfig_t of 2.14);
+//   - no call before the one before is enqueued (init.cc, ncclCommEnsureReady: "Attempt to use communicator before the
+//     previous operation returned ncclSuccess");
 //   - two ranks on one GPU are ncclInvalidUsage, with both in the words (src/init.cc, "Duplicate GPU detected");
 //   - all ranks make the same calls with the same counts and types (user guide, "Collective Operations"). NCCL hangs or
 //     writes over its ends where they do not; here every rank is told.
-//   - an abort ends what is under way on this rank (nccl.h, ncclCommAbort).
+//   - an abort ends what is under way on this rank, and frees the handle (nccl.h, ncclCommAbort).
 // Sums of floats are refused: their order is NCCL's own, so nothing here asks for them.
 //
 // NCCL_STAND_IN_VERSION: what ncclGetVersion says. NCCL_STAND_IN_FAULT: "duplicate", as if all ranks had one GPU;
-// "link:N": the links fail at collective N.
-#include <condition_variable>
+// "absent": the ranks never meet; "link:N": the links fail at collective N.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +28,11 @@
 extern "C" {
 struct ncclUniqueId {
   char internal[128];
+};
+struct ncclConfig_t {  // of 2.14
+  size_t size;
+  unsigned magic, version;
+  int blocking;
 };
 enum ncclResult_t {
   ncclSuccess = 0,
@@ -87,40 +95,40 @@ size_t size_of(int type) {
 // The ranks of one communicator, which meet at each call.
 class Group {
  public:
-  explicit Group(int size) : calls_(static_cast<size_t>(size)), here_(static_cast<size_t>(size), false) {}
+  explicit Group(int size)
+      : calls_(static_cast<size_t>(size)),
+        here_(static_cast<size_t>(size), false),
+        came_at_(static_cast<size_t>(size), 0) {}
   int size() const { return static_cast<int>(calls_.size()); }
 
   ncclResult_t enter(int rank) {
-    std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (here_[static_cast<size_t>(rank)]) return fail(ncclInvalidUsage, "this rank is here already");
     here_[static_cast<size_t>(rank)] = true;
     ++entered_;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return entered_ == size(); });
-    if (fault() == "duplicate" && size() > 1)
-      return fail(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(rank) + " and rank " +
-                                        std::to_string(rank == 0 ? 1 : 0) + " both on CUDA device 1000");
-    return ncclSuccess;
+    return ncclInProgress;
   }
 
   ncclResult_t meet(int rank, const Call& call) {
-    std::unique_lock lock(mutex_);
-    if (state_ != ncclSuccess) return fail(state_, words_);
+    const std::lock_guard lock(mutex_);
+    const ncclResult_t now = state_of(rank);
+    if (now == ncclInProgress)
+      return fail(ncclInvalidArgument,
+                  "Attempt to use communicator before the previous operation returned ncclSuccess");
+    if (now != ncclSuccess) return now;
     calls_[static_cast<size_t>(rank)] = call;
-    const uint64_t mine = number_;
+    came_at_[static_cast<size_t>(rank)] = number_;
     if (++came_ == size()) {
       came_ = 0;
       state_ = all_together();
       ++number_;
-      changed_.notify_all();
     }
-    changed_.wait(lock, [&] { return number_ > mine || state_ != ncclSuccess; });
-    return state_ == ncclSuccess ? ncclSuccess : fail(state_, words_);
+    return state_of(rank);
   }
 
-  ncclResult_t state() {
+  ncclResult_t state(int rank) {
     const std::lock_guard lock(mutex_);
-    return state_;
+    return state_of(rank);
   }
 
   void end(ncclResult_t code, const char* words) {
@@ -128,10 +136,19 @@ class Group {
     if (state_ != ncclSuccess) return;
     state_ = code;
     words_ = words;
-    changed_.notify_all();
   }
 
  private:
+  ncclResult_t state_of(int rank) const {
+    // Each rank sees this by itself, whatever the others do then.
+    if (fault() == "duplicate" && size() > 1 && entered_ == size())
+      return fail(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(rank) + " and rank " +
+                                        std::to_string(rank == 0 ? 1 : 0) + " both on CUDA device 1000");
+    if (state_ != ncclSuccess) return fail(state_, words_);
+    if (entered_ < size() || fault() == "absent") return ncclInProgress;
+    return came_at_[static_cast<size_t>(rank)] == number_ ? ncclInProgress : ncclSuccess;
+  }
+
   ncclResult_t all_together() {
     const Call& first = calls_[0];
     for (int r = 1; r < size(); ++r)
@@ -201,9 +218,9 @@ class Group {
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::vector<Call> calls_;  // by rank
   std::vector<bool> here_;
+  std::vector<uint64_t> came_at_;  // by rank, the number of its last collective
   int entered_ = 0, came_ = 0;
   uint64_t number_ = 1;  // of the collective under way
   ncclResult_t state_ = ncclSuccess;
@@ -224,7 +241,6 @@ struct ncclComm {
   int rank = 0;
 };
 
-// Those that are aborted stay, for calls that are under way.
 static std::map<ncclComm*, std::unique_ptr<ncclComm>>& communicators() {
   static std::map<ncclComm*, std::unique_ptr<ncclComm>> all;
   return all;
@@ -246,8 +262,11 @@ API ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-API ncclResult_t ncclCommInitRank(ncclComm** comm, int ranks, ncclUniqueId id, int rank) {
+API ncclResult_t ncclCommInitRankConfig(ncclComm** comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (!comm || ranks < 1 || rank < 0 || rank >= ranks) return fail(ncclInvalidArgument, "a rank outside its world");
+  if (!config || config->magic != 0xcafebeef || config->size < sizeof(ncclConfig_t) || config->version < 21400)
+    return fail(ncclInvalidArgument, "ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");
+  if (config->blocking != 0) return fail(ncclInvalidArgument, "calls that wait are not understood here");
   std::shared_ptr<Group> group;
   {
     const std::lock_guard lock(groups_mutex);
@@ -256,12 +275,13 @@ API ncclResult_t ncclCommInitRank(ncclComm** comm, int ranks, ncclUniqueId id, i
     group = known;
   }
   if (group->size() != ranks) return fail(ncclInvalidArgument, "ranks disagree on their number");
-  if (const ncclResult_t code = group->enter(rank); code != ncclSuccess) return code;
+  const ncclResult_t code = group->enter(rank);
+  if (code != ncclInProgress) return code;
   auto made = std::make_unique<ncclComm>(ncclComm{group, rank});
   *comm = made.get();
   const std::lock_guard lock(groups_mutex);
   communicators()[*comm] = std::move(made);
-  return ncclSuccess;
+  return code;
 }
 
 API ncclResult_t ncclCommDestroy(ncclComm* comm) {
@@ -271,11 +291,11 @@ API ncclResult_t ncclCommDestroy(ncclComm* comm) {
 
 API ncclResult_t ncclCommAbort(ncclComm* comm) {
   comm->group->end(ncclRemoteError, "the communicator was aborted");
-  return ncclSuccess;
+  return ncclCommDestroy(comm);
 }
 
 API ncclResult_t ncclCommGetAsyncError(ncclComm* comm, ncclResult_t* code) {
-  *code = comm->group->state();
+  *code = comm->group->state(comm->rank);
   return ncclSuccess;
 }
 

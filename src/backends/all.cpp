@@ -65,8 +65,7 @@ Result<Platform> make_platform(const DeviceOptions& options) {
         cuda::register_cuda(*p.kernels, *it.kernels);
         if (options.member && !options.shared) {
           ASSIGN_OR_RETURN(const auto nccl, cuda::Nccl::open(it.nccl));
-          ASSIGN_OR_RETURN(const auto ranks,
-                           cuda::Communicator::make(nccl, options.member, [] { return Status::ok(); }));
+          ASSIGN_OR_RETURN(const auto ranks, cuda::Communicator::make(nccl, options.member));
           cuda::register_ranks(*p.kernels, *it.rank_kernels, ranks);
         }
         p.device = options.shared ? options.shared : it.make_device(options.member.get());

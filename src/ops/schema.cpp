@@ -126,11 +126,23 @@ class DeclParser {
     if (s.has(op_trait::kLinear) && !s.has(OperandRole::Weight)) return fail("a Weight with the trait linear");
     if (s.has(op_trait::kDispatches) && (s.operands.size() != 1 || s.results != 3))
       return fail("one operand and three results of an op that dispatches");
-    if (s.has(op_trait::kCombines | op_trait::kGathers) && !s.has(OperandRole::Index))
-      return fail("an Index with the trait combines or gathers");
+    if (s.has(op_trait::kGathers) && !(reads_with_index(s, 1) && s.attrs.empty()))
+      return fail("(x, Index), no attribute and one result with the trait gathers");
+    if (s.has(op_trait::kCombines) && !reads_with_index(s, 2))
+      return fail("(y, weights, Index) and one result with the trait combines");
     if (s.has(op_trait::kRowScales) && s.results != 2) return fail("two results with the trait row_scales");
     if (s.has(OperandRole::Rows) && s.results != 1) return fail("one result of an op that reads Rows");
     return Status::ok();
+  }
+
+  // So many operands that are no indices, then an Index; all of them are always there, none is written.
+  static bool reads_with_index(const OpSchema& s, size_t others) {
+    if (s.operands.size() != others + 1 || s.results != 1) return false;
+    for (size_t i = 0; i <= others; ++i) {
+      const OperandSchema& o = s.operands[i];
+      if (o.optional || o.mutated || (i < others ? o.is_index() : o.role != OperandRole::Index)) return false;
+    }
+    return true;
   }
 
   Result<OperandSchema> parse_operand(OperandRole role) {

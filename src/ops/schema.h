@@ -61,9 +61,9 @@ constexpr uint32_t kHeads = 4096;    // head h comes of head h of the operands i
 constexpr uint32_t kHint = 8192;     // computes nothing and has no result: only worth its place beside other launches
 constexpr uint32_t kDispatches = 1 << 14;  // sorts the choices of operand 0 by what is chosen: result 0 is the row that
                                            // each place reads, result 1 the place of every choice, result 2 the borders
-constexpr uint32_t kCombines =
-    1 << 15;                            // row t of the result is a sum of rows of operand 0, at the places of the Index
-constexpr uint32_t kGathers = 1 << 16;  // row r of the result is that row of operand 0 which the Index names
+constexpr uint32_t kCombines = 1 << 15;  // row t of the result is a sum of rows of operand 0, weighted by operand 1, at
+                                         // the places of operand 2
+constexpr uint32_t kGathers = 1 << 16;   // row r of the result is that row of operand 0 which operand 1 names
 constexpr uint32_t kRowScales = 1 << 17;  // result 0 is operand 0 in steps of result 1, a number that each row's own
                                           // columns decide: of some columns it is another one
 constexpr uint32_t kSource = kInput | kParam;  // either

@@ -184,6 +184,19 @@ Status Member::agree(std::string_view what, std::string_view value) {
   return Status::ok();
 }
 
+Status Member::spread(std::span<char> bytes) {
+  ASSIGN_OR_RETURN(const auto cards, show(world_.front() ? std::string_view(bytes.data(), bytes.size()) : ""));
+  if (cards[0].size() != bytes.size())
+    return error(Code::Internal, "rank 0 spreads {} bytes, rank {} takes {}", cards[0].size(), world_.rank,
+                 bytes.size());
+  std::memcpy(bytes.data(), cards[0].data(), bytes.size());
+  return Status::ok();
+}
+
+Status Member::await(const std::function<bool()>& ready, const std::string& what) {
+  return wait(ready, timeout_, what);
+}
+
 void Member::abort(std::string_view reason) { region_->control().abort(reason); }
 
 bool Member::ended_in_order() const {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,6 +59,10 @@ class Member {
   Result<std::vector<std::string>> show(std::string_view card);
   // Ok when all ranks have shown the same; else a line that names the first rank that differs, and both texts.
   Status agree(std::string_view what, std::string_view value);
+  // The front's bytes, on all ranks; as long everywhere, and no longer than a card.
+  Status spread(std::span<char> bytes);
+  // Until `ready`, at most for the timeout; then the world ends because this rank "waited N s for" `what`.
+  Status await(const std::function<bool()>& ready, const std::string& what);
 
   void abort(std::string_view reason);
   bool aborted() const { return region_->control().aborted.load(std::memory_order_acquire) != 0; }

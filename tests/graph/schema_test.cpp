@@ -43,6 +43,12 @@ TEST(Schema, RolesAndTraitsOfADeclaration) {
   EXPECT_EQ(plain->first(OperandRole::Weight), 1u);
 }
 
+TEST(Schema, WhatGathersAndCombinesHasItsOperandsInOrder) {
+  EXPECT_TRUE(parse_schema("mine(Tensor x, Index i) -> Tensor : gathers").is_ok());
+  EXPECT_TRUE(parse_schema("mine(Rows x, Index i) -> Tensor : gathers").is_ok());
+  EXPECT_TRUE(parse_schema("mine(Tensor y, Tensor weights, Index place) -> Tensor : combines").is_ok());
+}
+
 TEST(Schema, WhatADeclarationMayNotSay) {
   const std::pair<const char*, const char*> cases[] = {
       {"mine(Tensors x) -> Tensor", "int, float, floats or str"},
@@ -58,8 +64,18 @@ TEST(Schema, WhatADeclarationMayNotSay) {
       {"mine(Rows x) -> (Tensor, Tensor)", "one result of an op that reads Rows"},
       {"mine(Tensor x, Tensor y) -> (Tensor, Tensor, Tensor) : dispatches", "one operand and three results"},
       {"mine(Tensor x) -> (Tensor, Tensor) : dispatches", "one operand and three results"},
-      {"mine(Tensor x) -> Tensor : gathers", "an Index with the trait"},
-      {"mine(Tensor x, Tensor y) -> Tensor : combines", "an Index with the trait"},
+      {"mine(Tensor x) -> Tensor : gathers", "(x, Index), no attribute and one result"},
+      {"mine(Tensor x, Tensor y) -> Tensor : gathers", "(x, Index), no attribute and one result"},
+      {"mine(Index i, Tensor x) -> Tensor : gathers", "(x, Index), no attribute and one result"},
+      {"mine(Tensor x, Index? i) -> Tensor : gathers", "(x, Index), no attribute and one result"},
+      {"mine(Tensor x, Starts s) -> Tensor : gathers", "(x, Index), no attribute and one result"},
+      {"mine(Tensor x, Index i, Tensor y) -> Tensor : gathers", "(x, Index), no attribute and one result"},
+      {"mine(Tensor x, Index i) -> (Tensor, Tensor) : gathers", "(x, Index), no attribute and one result"},
+      {"mine(Tensor x, Index i, *, int n) -> Tensor : gathers", "(x, Index), no attribute and one result"},
+      {"mine(Tensor x, Tensor y) -> Tensor : combines", "(y, weights, Index) and one result"},
+      {"mine(Tensor y, Index place) -> Tensor : combines", "(y, weights, Index) and one result"},
+      {"mine(Tensor y, Index place, Tensor weights) -> Tensor : combines", "(y, weights, Index) and one result"},
+      {"mine(Tensor y, Tensor? weights, Index place) -> Tensor : combines", "(y, weights, Index) and one result"},
       {"mine(Tensor x) -> Tensor : row_scales", "two results with the trait row_scales"},
   };
   for (const auto& [decl, expected] : cases) {

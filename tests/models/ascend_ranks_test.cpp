@@ -1,12 +1,14 @@
 // Models over several simulated cards, with HCCL between them, give the bits of one: in whole and piecewise graphs and
 // without any, for each kind of attention and weights.
 #include "engine/local_world.h"
+#include "support/applied.h"
 #include "support/ascend_engine.h"
 #include "support/wide_latents.h"
 
 namespace reprise::ascend_ranks_test {
 namespace {
 
+using testing_support::applied;
 using testing_support::AscendOptions;
 using testing_support::decode_traffic;
 using testing_support::open_ascend;
@@ -35,16 +37,12 @@ std::vector<float> several_cards(const std::string& folder, const AscendOptions&
   EXPECT_TRUE(world.is_ok()) << world.status().message();
   if (!world.is_ok()) return {};
   std::vector<float> out = decode_traffic((*world)->front(), 6);
-  const auto applied = [&](const char* words) {
-    int64_t n = 0;
-    for (const PassReport& p : (*world)->front().passes("decode")->passes)
-      for (const PassRemark& remark : p.applied) n += remark.reason.find(words) != std::string::npos;
-    return n;
-  };
-  EXPECT_GT(applied("rows of the table are here"), 0);
-  if (added) *added = applied("ranks are added");
-  EXPECT_EQ(applied("experts are here") > 0, options.ep_size > 1) << "experts are shared out where that is asked for";
-  EXPECT_EQ(applied("each rank adds the choices of its share of tokens"), applied("experts are here"));
+  const engine::Engine& front = (*world)->front();
+  EXPECT_GT(applied(front, "rows of the table are here"), 0);
+  if (added) *added = applied(front, "ranks are added");
+  EXPECT_EQ(applied(front, "experts are here") > 0, options.ep_size > 1)
+      << "experts are shared out where that is asked for";
+  EXPECT_EQ(applied(front, "each rank adds the choices of its share of tokens"), applied(front, "experts are here"));
   if (options.policy != engine::GraphPolicy::Off) {
     EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
   }

@@ -1,7 +1,5 @@
 #include "backends/ascend/communicator.h"
 
-#include <cstring>
-
 #include "backends/ascend/library.h"
 
 namespace reprise::ascend {
@@ -26,15 +24,8 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<const L
                  fmt::join(absent, ", "));
   ranks::Member& world = *out->member_;
   HcclRootInfo root{};
-  std::string card;
-  if (world.world().front()) {
-    RETURN_IF_ERROR(out->check(hccl.HcclGetRootInfo(&root), "begin a communicator"));
-    card.assign(root.internal, sizeof root.internal);
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::string> cards, world.show(card));
-  if (cards[0].size() != sizeof root.internal)
-    return error(Code::Internal, "rank 0 shows {} bytes of a communicator", cards[0].size());
-  std::memcpy(root.internal, cards[0].data(), sizeof root.internal);
+  if (world.world().front()) RETURN_IF_ERROR(out->check(hccl.HcclGetRootInfo(&root), "begin a communicator"));
+  RETURN_IF_ERROR(world.spread(root.internal));
   RETURN_IF_ERROR(out->check(hccl.HcclCommInitRootInfo(static_cast<uint32_t>(out->size()), &root,
                                                        static_cast<uint32_t>(world.world().rank), &out->comm_),
                              "meet the other ranks"));

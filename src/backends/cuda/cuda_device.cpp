@@ -264,16 +264,22 @@ Result<int> device_of(const CudaOptions& options) {
                  found == cudaSuccess ? "the driver knows of none" : cudaGetErrorString(found));
   }
   const ranks::World world = options.member ? options.member->world() : ranks::World{};
-  if (options.index + world.local_size > count)
-    return invalid("`tp_size` {}: {} GPU{} visible here (CUDA_VISIBLE_DEVICES); allowed: 1 to {}", world.size, count,
-                   count == 1 ? " is" : "s are", count);
+  if (!world.one_host())
+    return error(Code::Unsupported, "ranks of several hosts exchange data on cpu alone yet; on cuda allowed: one host");
+  const int here = count - options.index;
+  if (here < 1)
+    return invalid("GPU {} is not visible here (CUDA_VISIBLE_DEVICES); allowed: 0 to {}", options.index, count - 1);
+  if (world.local_size > here)
+    return invalid("`tp_size` {}: {} GPU{} visible here{} (CUDA_VISIBLE_DEVICES); allowed: 1 to {}", world.size, here,
+                   here == 1 ? " is" : "s are",
+                   options.index == 0 ? "" : fmt::format(" from number {} on", options.index), here);
   return options.index + world.local_rank;
 }
 
-Result<std::shared_ptr<Communicator>> join(const CudaOptions& options, int device) {
+Result<std::shared_ptr<Communicator>> join(const CudaOptions& options) {
   if (!options.member) return std::shared_ptr<Communicator>();
   ASSIGN_OR_RETURN(auto nccl, Nccl::open());
-  return Communicator::make(std::move(nccl), options.member, [device] { return use_device(device); });
+  return Communicator::make(std::move(nccl), options.member);
 }
 
 }  // namespace
@@ -289,7 +295,7 @@ Result<CudaParts> make_cuda_device(const CudaOptions& options) {
     return error(Code::Unsupported, "no CUDA device: {} is sm_{}, and this build has kernels for sm_{} and later",
                  p.name, architecture, kOldestArchitecture);
   CudaParts parts;
-  ASSIGN_OR_RETURN(parts.ranks, join(options, device));
+  ASSIGN_OR_RETURN(parts.ranks, join(options));
   DeviceInfo info;
   info.kind = DeviceKind::Cuda;
   info.isa = fmt::format("sm_{}", architecture);

@@ -16,6 +16,8 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual int rank() const = 0;
+  // From so many bytes on, what a rank need not receive and add takes longer than a second meeting. The same on all.
+  virtual int64_t worth_a_meeting() const = 0;
   // `bytes` of every rank, one after the other.
   virtual const char* all_gather(const void* from, void* to, int64_t bytes, CUstream_st* stream) = 0;
   // Of `bytes` of every rank each rank gets one share: the first `share` of them rank 0, and so on; the last ones may

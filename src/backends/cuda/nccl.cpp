@@ -7,8 +7,8 @@
 namespace reprise::cuda {
 namespace {
 
-// Before 2.9 graphs do not record its calls (NCCL's user guide, "Using NCCL with CUDA Graphs").
-constexpr int kOldest = 20900;
+// The first with ncclCommInitRankConfig (NCCL's release notes). Graphs record its calls since 2.9.
+constexpr int kOldest = 21400;
 
 // NCCL_VERSION: up to 2.8 the major number counts thousands, later ten thousands.
 std::string text_of(int version) {
@@ -32,8 +32,9 @@ Result<std::shared_ptr<const Nccl>> Nccl::open(const std::string& path) {
   }
   if (!handle)
     return error(Code::Unsupported,
-                 "several ranks on cuda need NCCL: {}; install it (libnccl2, or nvidia-nccl of Python) and name its "
-                 "folder in LD_LIBRARY_PATH",
+                 "several ranks on cuda need NCCL: {}; install it (libnccl2 of NVIDIA's apt repository, or "
+                 "nvidia-nccl-cu12 or nvidia-nccl-cu13 of PyPI, as the driver's CUDA is) and name its folder in "
+                 "LD_LIBRARY_PATH",
                  why);
   std::shared_ptr<Nccl> out(new Nccl);
   std::vector<std::string> absent;
@@ -45,16 +46,18 @@ Result<std::shared_ptr<const Nccl>> Nccl::open(const std::string& path) {
   REPRISE_NCCL_FUNCTIONS(REPRISE_NCCL_NEED, REPRISE_NCCL_FIND)
 #undef REPRISE_NCCL_NEED
 #undef REPRISE_NCCL_FIND
+  // First the version: an older one has not all of them.
+  int version = 0;
+  if (out->ncclGetVersion)
+    if (const int code = out->ncclGetVersion(&version); code != kNcclSuccess)
+      return error(Code::Unsupported, "NCCL does not tell its version: error {}", code);
+  out->version_ = text_of(version);
+  if (out->ncclGetVersion && version < kOldest)
+    return error(Code::Unsupported, "NCCL {} is older than {}, the first whose calls do not wait for other ranks",
+                 out->version_, text_of(kOldest));
   if (!absent.empty())
     return error(Code::Unsupported, "several ranks on cuda need NCCL, and the one here has no {}",
                  fmt::join(absent, ", "));
-  int version = 0;
-  if (const int code = out->ncclGetVersion(&version); code != kNcclSuccess)
-    return error(Code::Unsupported, "NCCL does not tell its version: {}", out->words_of(code));
-  out->version_ = text_of(version);
-  if (version < kOldest)
-    return error(Code::Unsupported, "NCCL {} is older than {}, the first whose calls graphs record", out->version_,
-                 text_of(kOldest));
   return std::shared_ptr<const Nccl>(std::move(out));
 }
 

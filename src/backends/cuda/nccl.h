@@ -1,10 +1,11 @@
 // Nccl: NVIDIA's library that exchanges data between GPUs, opened at run time where it is installed; nothing is linked.
 //
-// The declarations are what Reprise uses of the library's public header (nccl.h of 2.9 and later, which keep them).
+// The declarations are what Reprise uses of the library's public header (nccl.h of 2.14 and later, which keep them).
 // Immutable once opened; its functions may be called from any thread.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,16 @@ struct NcclId {
   char internal[128];
 };
 
+// ncclConfig_t as 2.14 has it. Later libraries go by `version`, and take their own defaults for what came after it.
+struct NcclConfig {
+  size_t size = sizeof(NcclConfig);
+  uint32_t magic = 0xcafebeef;
+  uint32_t version = 21400;
+  int blocking = 1;
+  int unused = INT32_MIN;  // NCCL_CONFIG_UNDEF_INT
+};
+static_assert(sizeof(NcclConfig) == 24);
+
 // ncclResult_t, ncclDataType_t, ncclRedOp_t.
 constexpr int kNcclSuccess = 0, kNcclInvalidUsage = 5, kNcclInProgress = 7;
 constexpr int kNcclUint8 = 1, kNcclInt32 = 2;
@@ -30,7 +41,7 @@ constexpr int kNcclSum = 0;
 #define REPRISE_NCCL_FUNCTIONS(NEEDED, OPTIONAL)                                             \
   NEEDED(ncclGetVersion, int, (int*))                                                        \
   NEEDED(ncclGetUniqueId, int, (NcclId*))                                                    \
-  NEEDED(ncclCommInitRank, int, (NcclComm*, int, NcclId, int))                               \
+  NEEDED(ncclCommInitRankConfig, int, (NcclComm*, int, NcclId, int, NcclConfig*))            \
   NEEDED(ncclCommDestroy, int, (NcclComm))                                                   \
   NEEDED(ncclCommAbort, int, (NcclComm))                                                     \
   NEEDED(ncclCommGetAsyncError, int, (NcclComm, int*))                                       \

@@ -11,13 +11,14 @@ void register_ranks(KernelRegistry& kernels, const RankKernels& table, const std
     args.constant = static_cast<const Exchange*>(ranks.get());
     args.way = ranks->size();
   };
-  // Parts of all ranks, as they come. Many rows need less than all parts: shares of them, and of the sums.
+  // Parts of all ranks, as they come. Many rows need no more than all parts: shares of them, and of the sums, which
+  // begin at a multiple of 16 bytes.
   const Scratch gathered = scratch<AllGatherArgs>([](const AllGatherArgs& a, const LiveSizes& bound, int) {
     return static_cast<size_t>(a.even ? a.rows.value(bound) * a.of : 0);
   });
   const Scratch parts = [size = ranks->size()](const LaunchArgs& args, const LiveSizes& bound, int) {
     const auto& a = args.as<AllReduceArgs>();
-    return static_cast<size_t>(size * a.rows.value(bound) * a.width) * size_of(a.type);
+    return static_cast<size_t>(size * a.rows.value(bound) * a.width) * size_of(a.type) + 16;
   };
   entries.add("all_gather", table.all_gather, {.scratch = gathered, .bind = bind});
   entries.add("gather_owned", table.gather_owned, {.bind = bind});

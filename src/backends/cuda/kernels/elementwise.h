@@ -252,7 +252,7 @@ struct CopyBytes {
   DEV void operator()(L& lane) const {
     const int64_t i = (static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread()) * 16;
     if (i + 16 <= bytes)
-      *reinterpret_cast<Sixteen*>(out + i) = *reinterpret_cast<const Sixteen*>(x + i);
+      *words_at<Sixteen>(out + i) = *words_at<Sixteen>(x + i);
     else
       for (int64_t j = i; j < bytes; ++j) out[j] = x[j];
   }

@@ -29,6 +29,7 @@
 #define KEEP_LOOP _Pragma("unroll 1")  // where unrolling would cost registers that sums need
 #else
 #include <cmath>
+#include <stdexcept>
 
 #include "base/half.h"
 #define DEV inline
@@ -124,6 +125,24 @@ DEV uint32_t pack_two(float first, float second) {
 struct alignas(16) Sixteen {
   uint32_t word[4];
 };
+
+// Where words begin. A GPU reads and writes them at multiples of their size alone; the host tells of other places.
+template <class Word>
+DEV void check_place([[maybe_unused]] const void* p) {
+#if !defined(__CUDACC__)
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(Word)) throw std::logic_error("words at no multiple of their size");
+#endif
+}
+template <class Word>
+DEV Word* words_at(char* p) {
+  check_place<Word>(p);
+  return reinterpret_cast<Word*>(p);
+}
+template <class Word>
+DEV const Word* words_at(const char* p) {
+  check_place<Word>(p);
+  return reinterpret_cast<const Word*>(p);
+}
 
 // Eight numbers, by 16-byte accesses: p is aligned to them.
 template <class E>

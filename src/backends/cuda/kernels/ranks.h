@@ -15,8 +15,8 @@ namespace reprise::cuda {
 
 template <class Word, class L>
 DEV void copy_words(L& lane, char* to, const char* from, int64_t bytes) {
-  const auto* source = reinterpret_cast<const Word*>(from);
-  auto* target = reinterpret_cast<Word*>(to);
+  const Word* source = words_at<Word>(from);
+  Word* target = words_at<Word>(to);
   const int64_t words = bytes / static_cast<int64_t>(sizeof(Word));
   for (int64_t i = lane.thread(); i < words; i += lane.threads()) target[i] = source ? source[i] : Word{};
 }
@@ -200,6 +200,7 @@ class Others {
         launch_(launch) {}
   int64_t ranks() const { return ranks_; }
   int64_t rank() const { return exchange_.rank(); }
+  int64_t worth_a_meeting() const { return exchange_.worth_a_meeting(); }
   void deal(const void* from, void* to, int64_t bytes, int64_t share) const {
     told(exchange_.deal(from, to, bytes, share, launch_.stream()));
   }
@@ -262,10 +263,6 @@ void add_parts(const AllReduceArgs& a, int64_t ranks, const typename E::Type* pa
              AddParts<E>{parts, a.bias, out, rows, a.width, ranks});
 }
 
-// From so many bytes on, what a rank need not receive and add takes longer than a second meeting: at 400 GB/s one of
-// 10 us is 4 MB. Both are assumed.
-constexpr int64_t kWorthAMeeting = int64_t{4} << 20;
-
 // Of few rows every rank gets all parts, and adds all rows. Of many each adds its share of rows, and the sums are
 // gathered: the same additions, elsewhere.
 template <class E, class L>
@@ -275,7 +272,7 @@ void run_all_reduce(const AllReduceArgs& a, const Others<L>& others, L& launch) 
   const int64_t rows = launch.size(a.rows), n = rows * a.width, ranks = others.ranks();
   auto* parts = static_cast<T*>(launch.workspace);
   T* out = a.out;
-  if (rows < ranks || n * kElement * (ranks - 1) * (ranks - 2) < kWorthAMeeting * ranks) {
+  if (rows < ranks || n * kElement * (ranks - 1) * (ranks - 2) < others.worth_a_meeting() * ranks) {
     others.gather(a.x.data, parts, n * kElement);
     return add_parts<E>(a, ranks, parts, out, rows, launch);
   }
@@ -283,7 +280,8 @@ void run_all_reduce(const AllReduceArgs& a, const Others<L>& others, L& launch) 
   const int64_t mine = first >= rows ? 0 : rows - first < share ? rows - first : share;
   others.deal(a.x.data, parts, n * kElement, share * a.width * kElement);
   // Shares that are not equal are gathered beside the parts, with rubbish at the end.
-  T* sums = rows % ranks == 0 ? out : parts + ranks * share * a.width;
+  const int64_t behind = (ranks * share * a.width * kElement + 15) / 16 * 16;  // they are read in words of 16 bytes
+  T* sums = rows % ranks == 0 ? out : parts + behind / kElement;
   add_parts<E>(a, ranks, parts, sums + first * a.width, mine, launch);
   others.gather(sums + first * a.width, sums, share * a.width * kElement);
   if (sums == out) return;
