@@ -257,7 +257,7 @@ TEST(StreamsByTime, LiveGraphsAreMeasuredBySizes) {
     int measurements = 0;
     const auto timed = [&](Platform& p) {
       p.device = std::make_shared<TimedDevice>(std::move(p.device), [&](const GraphStats& graph) {
-        const int size = measurements++ / 4;  // 0 is the largest; two replays of each kind
+        const int size = measurements++ / 8;  // 0 is the largest; two replays of body and head, with both and with one
         return graph.waits > 0 ? (size >= faster ? 80.0 : 120.0) : 100.0;
       });
     };
