@@ -47,7 +47,8 @@ Outcome answer(engine::Engine& e, engine::Executor* draft) {
 }
 
 TEST(CudaDrafts, AnswersAreThoseWithoutAHead) {
-  for (const auto& [model, head] : {std::pair("glm4_moe", "glm4_moe"), std::pair("llama", "llama_eagle")}) {
+  for (const auto& [model, head] : {std::pair("glm4_moe", "glm4_moe"), std::pair("llama", "llama_eagle"),
+                                    std::pair("llama", "llama_full_eagle3")}) {
     SCOPED_TRACE(head);
     auto e = testing_support::open_with_head({.model = model,
                                               .head = head,
