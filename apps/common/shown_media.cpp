@@ -42,7 +42,7 @@ void MediaFiles::add_to(CLI::App& app) {
       "a folder with the frames of a video as such files, in the order of their names; or the name of one frame, and "
       "may then be given several times (Qwen3-VL needs two frames); likewise",
       "FOLDER");
-  add_real(app, "--fps", fps, {sched::kLeastFps, sched::kMostFps}, "frames of --video a second");
+  add_real(app, "--fps", fps, {sched::kLeastFps, sched::kMostFps}, "frames of --video a second (default: 2)");
 }
 
 OrderedJson MediaFiles::content(const std::string& text) const {
@@ -76,7 +76,7 @@ Result<ShownMedia> ShownMedia::read(const MediaFiles& files, const engine::Engin
   ASSIGN_OR_RETURN(const std::vector<std::string> frames, frame_files(files.video));
   sched::VideoFrames video;
   video.count = frames.size();
-  video.fps = files.fps;
+  video.fps = files.fps.value_or(2);
   video.file = [&](size_t i) { return read_file(frames[i]); };
   sched::VideoLimits limits;
   limits.may_take = [&](int64_t rows) {
