@@ -42,7 +42,8 @@ struct Gsm8kFlags {
   Status check() {
     if (base_url.empty()) {
       if (of_server())
-        return invalid("--parallel, --timeout, --server-model and --api-key are about a server; they need --base-url URL");
+        return invalid(
+            "--parallel, --timeout, --server-model and --api-key are about a server; they need --base-url URL");
       if (model.model_path.empty()) model.model_path = kDefaultModelName;
       RETURN_IF_ERROR(model.check());
     } else if (!model.model_path.empty()) {
@@ -205,7 +206,8 @@ Command add_eval_gsm8k(CLI::App& eval) {
   add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
            "NAME");
   add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
-  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6}, "seconds without a byte after which a question failed (default: 600)");
+  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6},
+           "seconds without a byte after which a question failed (default: 600)");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);

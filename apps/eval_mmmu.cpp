@@ -45,7 +45,8 @@ struct MmmuFlags {
   Status check() const {
     if (data_path.empty()) return invalid("--data-path FOLDER is needed: questions.jsonl and the images that it names");
     if (base_url.empty() && of_server())
-      return invalid("--parallel, --timeout, --server-model and --api-key are about a server; they need --base-url URL");
+      return invalid(
+          "--parallel, --timeout, --server-model and --api-key are about a server; they need --base-url URL");
     if (base_url.empty()) return model.check();
     if (!model.model_path.empty())
       return invalid("--base-url asks a server, which has its model; leave out --model-path");
@@ -142,9 +143,8 @@ Result<GenerationCall> question_call(const MmmuFlags& f, const MmmuQuestion& q) 
   if (format.empty()) return invalid("{}: no image; allowed: PNG, JPEG, WebP", file);
   OrderedJson content = OrderedJson::array();
   if (!q.before.empty()) content.push_back({{"type", "text"}, {"text", q.before}});
-  content.push_back(
-      {{"type", "image_url"},
-       {"image_url", {{"url", fmt::format("data:image/{};base64,{}", format, base64_of(bytes))}}}});
+  content.push_back({{"type", "image_url"},
+                     {"image_url", {{"url", fmt::format("data:image/{};base64,{}", format, base64_of(bytes))}}}});
   if (!q.behind.empty()) content.push_back({{"type", "text"}, {"text", q.behind}});
   return GenerationCall{std::move(content), 0, f.max_new_tokens};
 }
@@ -237,7 +237,8 @@ Command add_eval_mmmu(CLI::App& eval) {
   add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
            "NAME");
   add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
-  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6}, "seconds without a byte after which a question failed (default: 600)");
+  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6},
+           "seconds without a byte after which a question failed (default: 600)");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);

@@ -305,11 +305,12 @@ Status Verification::check_run(engine::Engine& e, const Mode& mode, size_t index
   });
 }
 
-// Small numbers may be lost in a sum of large ones. The mode's key has the same arithmetic and, being eager, reads every
-// input of every step: what changes nothing there may change nothing in the mode. A key is its own measure.
+// Small numbers may be lost in a sum of large ones. The mode's key has the same arithmetic and, being eager, reads
+// every input of every step: a change that is lost in the mode is lost in the key as well, or the mode read an old
+// value. What a key itself loses has nothing to be held against.
 Status Verification::judge_unchanged(const Mode& mode, int64_t batch, const std::set<std::string>& unchanged) {
   const Mode& key = key_of(mode);
-  const std::pair at(std::string_view(key.name), batch);
+  const std::pair<std::string_view, int64_t> at{key.name, batch};
   if (is_key(mode)) hidden_[at] = unchanged;
   if (!hidden_.contains(at)) {
     ASSIGN_OR_RETURN(auto e, open(key));

@@ -17,7 +17,8 @@ Result<std::vector<std::string>> frame_files(const std::vector<std::string>& giv
   if (given.size() != 1 || !std::filesystem::is_directory(given[0], ec)) return given;
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(given[0], ec))
-    if (entry.is_regular_file() && !entry.path().filename().string().starts_with(".")) out.push_back(entry.path().string());
+    if (entry.is_regular_file() && !entry.path().filename().string().starts_with("."))
+      out.push_back(entry.path().string());
   if (ec) return error(Code::NotFound, "--video {}: {}", given[0], ec.message());
   const auto key = [](const std::string& path) {
     const std::string stem = std::filesystem::path(path).stem().string();

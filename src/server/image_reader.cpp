@@ -159,7 +159,8 @@ bool ImageReader::read_times(Fields& f, const OrderedJson& part, const std::stri
 
 void ImageReader::check_fps(Fields& f) const {
   if (fps_.each.size() > 1 && fps_.each.size() != videos_)
-    f.fail(fps_.at, fmt::format("{} numbers for {} videos; allowed: one for all, or as many", fps_.each.size(), videos_));
+    f.fail(fps_.at,
+           fmt::format("{} numbers for {} videos; allowed: one for all, or as many", fps_.each.size(), videos_));
 }
 
 bool ImageReader::add_video(Fields& f, const OrderedJson& part, const std::string& at) {

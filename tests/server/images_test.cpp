@@ -269,8 +269,8 @@ TEST_F(VideosTest, WhatIsWrongIsNamed) {
   const std::string list = R"({"type": "video", "video": ["data:image/png;base64,)" + frame(0) + R"("])";
   refused_at(list + R"(, "sample_fps": 1001})", ".sample_fps", "allowed: 0.01 to 1000");
   refused_at(list + "}", ".video", "at least 2");
-  refused_at(R"({"timestamps": [0, 1, 2], )" + video_url("data:video/jpeg;base64," + joined_,
-                                                         R"(, "timestamps": [0, 1, 2])").substr(1),
+  refused_at(R"({"timestamps": [0, 1, 2], )" +
+                 video_url("data:video/jpeg;base64," + joined_, R"(, "timestamps": [0, 1, 2])").substr(1),
              ".video_url.timestamps", "twice");
   limits_.most_frames = 2;
   refused_at(url_, ".video_url.url", "--max-video-frames");
@@ -303,7 +303,8 @@ TEST_F(VideosTest, FramesASecondOfARequestAreCheckedUnderTheirName) {
   const std::string text = R"({"type": "text", "text": "x"})", two = url_ + "," + url_;
   for (const std::string& parts : {text, url_}) {  // a wrong one is wrong without a video, too
     refused_at(parts, R"("mm_processor_kwargs": {"fps": 0})", "mm_processor_kwargs.fps", "allowed: 0.01 to 1000");
-    refused_at(parts, R"("media_io_kwargs": {"video": {"fps": [2, 1001]}})", "media_io_kwargs.video.fps", "1001 frames");
+    refused_at(parts, R"("media_io_kwargs": {"video": {"fps": [2, 1001]}})", "media_io_kwargs.video.fps",
+               "1001 frames");
     refused_at(parts, R"("mm_processor_kwargs": {"fps": []})", "mm_processor_kwargs.fps", "one for each video");
     refused_at(parts, R"("mm_processor_kwargs": {"fps": [2, 1]})", "mm_processor_kwargs.fps", "2 numbers for");
   }
