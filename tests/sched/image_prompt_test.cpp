@@ -225,7 +225,9 @@ TEST(VideoPrompt, NoPairHasMoreRowsThanItMay) {
         ASSERT_TRUE(parts.is_ok()) << parts.status().message();
         ASSERT_EQ(parts->size(), (count + 1) / 2);
         for (const auto& p : *parts) EXPECT_LE(p.high * p.wide, most) << count << " frames";
-        if (most == 15) EXPECT_EQ(parts->front().high * parts->front().wide, 15);
+        if (most == 15) {
+          EXPECT_EQ(parts->front().high * parts->front().wide, 15);
+        }
       }
 }
 
