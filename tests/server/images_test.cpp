@@ -268,7 +268,9 @@ TEST_F(VideosTest, WhatIsWrongIsNamed) {
              "as many");
   const std::string list = R"({"type": "video", "video": ["data:image/png;base64,)" + frame(0) + R"("])";
   refused_at(list + R"(, "sample_fps": 1001})", ".sample_fps", "allowed: 0.01 to 1000");
+  model_.images->videos->patches.whole_video = true;
   refused_at(list + "}", ".video", "at least 2");
+  model_.images->videos->patches.whole_video = false;
   refused_at(R"({"timestamps": [0, 1, 2], )" +
                  video_url("data:video/jpeg;base64," + joined_, R"(, "timestamps": [0, 1, 2])").substr(1),
              ".video_url.timestamps", "twice");
