@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "api/default_model.h"
 #include "api/text_generator.h"
@@ -33,12 +34,16 @@ struct Gsm8kFlags {
   int64_t max_new_tokens = 512;
   std::string answers_file;
   std::string base_url, server_model, api_key;
-  int64_t parallel = 32;
-  double timeout_s = 600;
+  std::optional<int64_t> parallel;
+  std::optional<double> timeout_s;
   bool json = false;
 
+  bool of_server() const { return parallel || timeout_s || !server_model.empty() || !api_key.empty(); }
   Status check() {
     if (base_url.empty()) {
+      if (of_server())
+        return invalid(
+            "--parallel, --timeout, --server-model and --api-key are about a server; they need --base-url URL");
       if (model.model_path.empty()) model.model_path = kDefaultModelName;
       RETURN_IF_ERROR(model.check());
     } else if (!model.model_path.empty()) {
@@ -122,7 +127,7 @@ Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks
 // The same questions to /v1/completions, so many at a time. One that is not answered is an error: a score over the
 // others would be another one.
 Result<Said> ask_server(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks) {
-  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s)));
+  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s.value_or(600))));
   GenerationStyle style;
   style.model = f.server_model;
   style.stop = gsm8k_stops();
@@ -133,7 +138,7 @@ Result<Said> ask_server(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks
   std::vector<GenerationCall> calls;
   for (const Gsm8kTask& task : tasks) calls.push_back({task.prompt, 0, f.max_new_tokens});
   LoadOptions load;
-  load.max_concurrency = f.parallel;
+  load.max_concurrency = f.parallel.value_or(32);
   Progress bar("gsm8k", calls.size());
   LoadRun run = run_load(*http, calls, style, load, [&](const GenerationRecord&) { bar.advance(1); });
   Said said;
@@ -197,11 +202,12 @@ Command add_eval_gsm8k(CLI::App& eval) {
   add_text(*c.app, "--answers-file", flags->answers_file, "write every answer there as JSON lines", "FILE");
   add_text(*c.app, "--base-url", flags->base_url, "ask the server at this address in place of a model of our own",
            "URL");
-  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server");
+  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server (default: 32)");
   add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
            "NAME");
   add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
-  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6}, "seconds without a byte after which a question failed");
+  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6},
+           "seconds without a byte after which a question failed (default: 600)");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);

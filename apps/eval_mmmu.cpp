@@ -6,9 +6,11 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "api/text_generator.h"
 #include "api/text_model.h"
+#include "base/base64.h"
 #include "base/elapsed.h"
 #include "base/file.h"
 #include "base/progress.h"
@@ -33,14 +35,18 @@ struct MmmuFlags {
   ModelFlags model;
   std::string data_path, answers_file;
   std::string base_url, server_model, api_key;
-  int64_t parallel = 32;
-  double timeout_s = 600;
+  std::optional<int64_t> parallel;
+  std::optional<double> timeout_s;
   int64_t questions = 100;
   int64_t max_new_tokens = 2048;
   bool json = false;
 
+  bool of_server() const { return parallel || timeout_s || !server_model.empty() || !api_key.empty(); }
   Status check() const {
     if (data_path.empty()) return invalid("--data-path FOLDER is needed: questions.jsonl and the images that it names");
+    if (base_url.empty() && of_server())
+      return invalid(
+          "--parallel, --timeout, --server-model and --api-key are about a server; they need --base-url URL");
     if (base_url.empty()) return model.check();
     if (!model.model_path.empty())
       return invalid("--base-url asks a server, which has its model; leave out --model-path");
@@ -130,17 +136,6 @@ Result<MmmuSaid> ask_engine(const MmmuFlags& f, const std::vector<MmmuQuestion>&
   return said;
 }
 
-std::string picture_in_base64(std::string_view bytes) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t three = 0;
-    for (size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : digits[three >> (18 - 6 * k) & 63];
-  }
-  return out;
-}
-
 Result<GenerationCall> question_call(const MmmuFlags& f, const MmmuQuestion& q) {
   const std::string file = f.data_path + "/" + q.image;
   ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
@@ -148,9 +143,8 @@ Result<GenerationCall> question_call(const MmmuFlags& f, const MmmuQuestion& q) 
   if (format.empty()) return invalid("{}: no image; allowed: PNG, JPEG, WebP", file);
   OrderedJson content = OrderedJson::array();
   if (!q.before.empty()) content.push_back({{"type", "text"}, {"text", q.before}});
-  content.push_back(
-      {{"type", "image_url"},
-       {"image_url", {{"url", fmt::format("data:image/{};base64,{}", format, picture_in_base64(bytes))}}}});
+  content.push_back({{"type", "image_url"},
+                     {"image_url", {{"url", fmt::format("data:image/{};base64,{}", format, base64_of(bytes))}}}});
   if (!q.behind.empty()) content.push_back({{"type", "text"}, {"text", q.behind}});
   return GenerationCall{std::move(content), 0, f.max_new_tokens};
 }
@@ -158,9 +152,10 @@ Result<GenerationCall> question_call(const MmmuFlags& f, const MmmuQuestion& q) 
 // The same questions to /v1/chat/completions, so many at a time. One that is not answered is an error: a score over the
 // others would be another one.
 Result<MmmuSaid> ask_server(const MmmuFlags& f, const std::vector<MmmuQuestion>& questions) {
-  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s)));
+  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s.value_or(600))));
   GenerationStyle style;
   style.endpoint = Endpoint::Chat;
+  style.extra["separate_reasoning"] = false;  // thoughts are scored with the answer, as those of an engine of our own
   style.model = f.server_model;
   if (style.model.empty()) {
     ASSIGN_OR_RETURN(const ServerFacts facts, probe_server(*http, f.base_url));
@@ -172,7 +167,7 @@ Result<MmmuSaid> ask_server(const MmmuFlags& f, const std::vector<MmmuQuestion>&
     calls.push_back(std::move(call));
   }
   LoadOptions load;
-  load.max_concurrency = f.parallel;
+  load.max_concurrency = f.parallel.value_or(32);
   Progress bar("mmmu", calls.size());
   LoadRun run = run_load(*http, calls, style, load, [&](const GenerationRecord&) { bar.advance(1); });
   MmmuSaid said;
@@ -238,11 +233,12 @@ Command add_eval_mmmu(CLI::App& eval) {
   add_text(*c.app, "--answers-file", flags->answers_file, "write every answer there as JSON lines", "FILE");
   add_text(*c.app, "--base-url", flags->base_url, "ask the server at this address in place of a model of our own",
            "URL");
-  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server");
+  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server (default: 32)");
   add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
            "NAME");
   add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
-  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6}, "seconds without a byte after which a question failed");
+  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6},
+           "seconds without a byte after which a question failed (default: 600)");
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);

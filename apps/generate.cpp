@@ -43,6 +43,7 @@ struct GenerateFlags {
       return invalid("exactly one of --prompt, --prompt-ids and --prompts-file is needed");
     if (media.any() && prompts_file) return invalid("--image and --video cannot go with --prompts-file");
     if (!media.video.empty() && prompt_ids) return invalid("--video cannot go with --prompt-ids");
+    if (media.fps && media.video.empty()) return invalid("--fps needs --video");
     if (!apply_chat_template && system) return invalid("--system needs --apply-chat-template");
     if (!apply_chat_template && !chat_template.empty()) return invalid("--chat-template needs --apply-chat-template");
     if (apply_chat_template && prompt_ids) return invalid("--prompt-ids cannot go with --apply-chat-template");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <tuple>
 
 #include "base/file.h"
 #include "common/flags.h"
@@ -15,7 +17,8 @@ Result<std::vector<std::string>> frame_files(const std::vector<std::string>& giv
   if (given.size() != 1 || !std::filesystem::is_directory(given[0], ec)) return given;
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(given[0], ec))
-    if (entry.is_regular_file()) out.push_back(entry.path().string());
+    if (entry.is_regular_file() && !entry.path().filename().string().starts_with("."))
+      out.push_back(entry.path().string());
   if (ec) return error(Code::NotFound, "--video {}: {}", given[0], ec.message());
   const auto key = [](const std::string& path) {
     const std::string stem = std::filesystem::path(path).stem().string();
@@ -37,10 +40,10 @@ void MediaFiles::add_to(CLI::App& app) {
             "FILE");
   add_texts(
       app, "--video", video,
-      "a folder with the frames of a video as such files, in the order of their names, or one frame, and may then "
-      "be given several times; likewise",
+      "a folder with the frames of a video as such files, in the order of their names; or the name of one frame, and "
+      "may then be given several times (Qwen3-VL needs two frames); likewise",
       "FOLDER");
-  add_real(app, "--fps", fps, {sched::kLeastFps, sched::kMostFps}, "frames of --video a second");
+  add_real(app, "--fps", fps, {sched::kLeastFps, sched::kMostFps}, "frames of --video a second (default: 2)");
 }
 
 OrderedJson MediaFiles::content(const std::string& text) const {
@@ -74,9 +77,14 @@ Result<ShownMedia> ShownMedia::read(const MediaFiles& files, const engine::Engin
   ASSIGN_OR_RETURN(const std::vector<std::string> frames, frame_files(files.video));
   sched::VideoFrames video;
   video.count = frames.size();
-  video.fps = files.fps;
+  video.fps = files.fps.value_or(2);
   video.file = [&](size_t i) { return read_file(frames[i]); };
-  auto parts = sched::prepare_video(video, out.video_rules_);
+  sched::VideoLimits limits;
+  limits.may_take = [&](int64_t rows) {
+    if (rows < engine.context_length()) return Status::ok();
+    return invalid("it takes {} tokens; the context is {} tokens", rows, engine.context_length());
+  };
+  auto parts = sched::prepare_video(video, out.video_rules_, limits);
   if (!parts) return parts.status().at("--video " + files.video[0]);
   std::move(parts->begin(), parts->end(), std::back_inserter(out.images_));
   return out;

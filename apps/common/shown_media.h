@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace reprise::apps {
 struct MediaFiles {
   std::vector<std::string> images;
   std::vector<std::string> video;  // frames of one video, or the folder of them
-  double fps = 2;
+  std::optional<double> fps;       // 2 where it is not given
 
   bool any() const { return !images.empty() || !video.empty(); }
   void add_to(CLI::App& app);

@@ -203,7 +203,8 @@ class LLM:
         prompts = []
         for given in several:
             made, shows = shown(given)
-            options = {"tools": tools, "add_generation_prompt": add_generation_prompt, "template_kwargs": chat_template_kwargs}
+            options = {"tools": tools, "add_generation_prompt": add_generation_prompt,
+                       "template_kwargs": chat_template_kwargs}
             if shows:
                 if tools:
                     raise NotImplementedError("tools beside pictures are not supported here: a server takes both")

@@ -80,7 +80,7 @@ class ScoringRequestOutput:
 class RequestOutput:
     request_id: str
     prompt: Optional[str]
-    prompt_token_ids: list
+    prompt_token_ids: Optional[list]
     prompt_logprobs: Optional[list]
     outputs: list
     finished: bool

@@ -83,6 +83,8 @@ Result<PatchRules> read_patch_rules(const Json& config, std::string_view source,
                    out.max_pixels);
   RETURN_IF_ERROR(read_three(config, source, "image_mean", -100, out.mean));
   RETURN_IF_ERROR(read_three(config, source, "image_std", 1e-3, out.deviation));
+  if (const Json* v = found(config, "cap_pixels_per_frame"); v && *v != false)
+    return wrong(source, "cap_pixels_per_frame", *v, "false, null");
   for (const char* key : {"do_resize", "do_rescale", "do_normalize", "do_convert_rgb"})
     RETURN_IF_ERROR(want_on(config, source, key));
   if (const Json* v = found(config, "resample"); v && *v != 3) return wrong(source, "resample", *v, "3 (bicubic)");
@@ -115,9 +117,14 @@ Result<ImageSize> smart_resize(ImageSize size, const PatchRules& rules) {
   return ImageSize{static_cast<int64_t>(height), static_cast<int64_t>(width)};
 }
 
+int64_t rounded_frames(int64_t frames, int64_t temporal) {
+  return static_cast<int64_t>(half_even(static_cast<double>(frames) / static_cast<double>(temporal))) * temporal;
+}
+
 Result<ImageSize> smart_resize_video(int64_t frames, ImageSize size, const PatchRules& rules) {
   if (!rules.whole_video) return smart_resize(size, rules);
-  const auto unit = static_cast<double>(rules.patch * rules.merge), step = static_cast<double>(rules.temporal);
+  if (frames < rules.temporal) return invalid("a video of {} frames; allowed: at least {}", frames, rules.temporal);
+  const auto unit = static_cast<double>(rules.patch * rules.merge);
   auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
   if (h < unit || w < unit) {
     const double by = std::max(unit / h, unit / w);
@@ -127,7 +134,8 @@ Result<ImageSize> smart_resize_video(int64_t frames, ImageSize size, const Patch
   if (std::max(h, w) / std::min(h, w) > kMostAspect)
     return invalid("frames of {} x {} pixels; allowed: a side at most {} times the other", size.width, size.height,
                    kMostAspect);
-  const auto count = static_cast<double>(frames), rounded = half_even(count / step) * step;
+  const auto count = static_cast<double>(frames);
+  const auto rounded = static_cast<double>(rounded_frames(frames, rules.temporal));
   const auto least = static_cast<double>(rules.min_pixels), most = static_cast<double>(rules.max_pixels);
   double height = half_even(h / unit) * unit, width = half_even(w / unit) * unit;
   if (rounded * height * width > most) {

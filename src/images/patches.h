@@ -38,8 +38,10 @@ struct ImageSize {
 };
 // Both sides multiples of patch * merge, the area within the limits; an error for a side 200 times the other.
 Result<ImageSize> smart_resize(ImageSize size, const PatchRules& rules);
-// Of each of so many frames.
+// Of each of so many frames, which are at least rules.temporal where the bounds are those of the whole video.
 Result<ImageSize> smart_resize_video(int64_t frames, ImageSize size, const PatchRules& rules);
+// The frames that it tests bounds of the whole video with: pairs, half of one rounded to an even number of pairs.
+int64_t rounded_frames(int64_t frames, int64_t temporal);
 
 // Bicubic with the filter widened where the image shrinks, as Pillow's Image.resize(BICUBIC) to the bit.
 Pixels resize_bicubic(const Pixels& image, ImageSize size);

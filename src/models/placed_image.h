@@ -41,7 +41,9 @@ inline const PlacedImage* image_at(std::span<const PlacedImage> images, int64_t 
 
 // Text counts on; an image's rows lie on a grid from the position that comes next, and text goes on behind its longer
 // side (transformers, Qwen3VLModel.get_rope_index). Frames of a video start at one place, and text goes on behind all
-// that they take (transformers 4, Qwen2_5_VLModel.get_rope_index).
+// that they take (transformers 4, Qwen2_5_VLModel.get_rope_index). Their `time` is the product of version 5: version 4
+// cuts the seconds of a pair to an integer before it multiplies. Prompts are bounded (sched::kMostTime), so that 32
+// bits hold all positions.
 inline std::array<int32_t, 3> position_of(std::span<const PlacedImage> images, int64_t t) {
   int64_t shift = 0, start = 0, taken = 0;  // taken: positions of the video so far
   for (const PlacedImage& i : images) {

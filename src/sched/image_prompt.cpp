@@ -84,9 +84,13 @@ Result<engine::SequenceImage> prepare_image(std::span<const uint8_t> file, const
   return out;
 }
 
+Status check_fps(double fps) {
+  if (fps >= kLeastFps && fps <= kMostFps) return Status::ok();
+  return invalid("{} frames a second; allowed: {} to {}", fps, kLeastFps, kMostFps);
+}
+
 Status check_times(const VideoFrames& video) {
-  if (!(video.fps >= kLeastFps && video.fps <= kMostFps))
-    return invalid("{} frames a second; allowed: {} to {}", video.fps, kLeastFps, kMostFps);
+  RETURN_IF_ERROR(check_fps(video.fps));
   if (video.seconds.empty()) return Status::ok();
   if (video.seconds.size() != video.count)
     return invalid("times of {} frames for a video of {}; allowed: as many", video.seconds.size(), video.count);
@@ -127,15 +131,30 @@ class VideoReader {
       return invalid("{} frames of {} x {} pixels; allowed: {} pixels in all frames{}", count, given.width,
                      given.height, limits_.pixels, limits_.pixels_by);
     const images::PatchRules& p = rules_.patches;
-    const int64_t padded = (count + p.temporal - 1) / p.temporal * p.temporal;
     ASSIGN_OR_RETURN(size_, images::smart_resize_video(count, given, p));
-    const int64_t side = p.patch * p.merge, most = rules_.max_rows * side * side;
-    if (size_.height * size_.width <= most) return Status::ok();
-    images::PatchRules smaller = p;
-    smaller.max_pixels = p.whole_video ? most * padded : most;
-    smaller.min_pixels = std::min(smaller.min_pixels, smaller.max_pixels);
-    ASSIGN_OR_RETURN(size_, images::smart_resize_video(count, given, smaller));
-    return Status::ok();
+    const int64_t block = p.patch * p.merge * p.patch * p.merge;
+    if (rows_of_pair() > rules_.max_rows) RETURN_IF_ERROR(shrink(rules_.max_rows * block));
+    const int64_t parts = (count + p.temporal - 1) / p.temporal;
+    return limits_.may_take ? limits_.may_take(parts * rows_of_pair()) : Status::ok();
+  }
+
+  int64_t rows_of_pair() const {
+    const int64_t side = rules_.patches.patch * rules_.patches.merge;
+    return size_.height * size_.width / (side * side);
+  }
+
+  // To at most so many pixels a frame. Bounds of the whole video are tried on the frames rounded to pairs, and shared
+  // among those that are there: the smaller number holds for both.
+  Status shrink(int64_t most) {
+    const auto count = static_cast<int64_t>(video_.count);
+    images::PatchRules smaller = rules_.patches;
+    smaller.max_pixels =
+        smaller.whole_video ? most * std::min(count, images::rounded_frames(count, smaller.temporal)) : most;
+    smaller.min_pixels = 1;  // more than the least pixels would be too many
+    ASSIGN_OR_RETURN(size_, images::smart_resize_video(count, given_, smaller));
+    if (rows_of_pair() <= rules_.max_rows) return Status::ok();
+    return invalid("frames of {} x {} pixels take at least {} tokens; allowed: {}", given_.width, given_.height,
+                   rows_of_pair(), rules_.max_rows);
   }
 
   const VideoFrames& video_;
@@ -169,6 +188,8 @@ int64_t place_in_time(const VideoFrames& video, int64_t part, const VideoRules& 
 Result<std::vector<engine::SequenceImage>> prepare_video(const VideoFrames& video, const VideoRules& rules,
                                                          const VideoLimits& limits) {
   if (video.count == 0) return invalid("a video without frames; allowed: at least one");
+  if (rules.patches.whole_video && static_cast<int64_t>(video.count) < rules.patches.temporal)
+    return invalid("a video of {} frames; allowed: at least {}", video.count, rules.patches.temporal);
   if (static_cast<int64_t>(video.count) > limits.frames)
     return invalid("a video of {} frames; allowed: {}{}", video.count, limits.frames, limits.frames_by);
   RETURN_IF_ERROR(check_times(video));
@@ -240,12 +261,23 @@ Status check_places(const std::vector<int32_t>& tokens, const std::vector<engine
                  placeholder);
 }
 
+// Text goes on behind a video's last part, so the lengths of several add up.
+Status check_lengths(const std::vector<engine::SequenceImage>& images) {
+  int64_t taken = 0;
+  for (size_t i = 0; i < images.size(); ++i)
+    if (i + 1 == images.size() || !images[i + 1].joined) taken += images[i].time;
+  if (taken <= kMostTime) return Status::ok();
+  return invalid("videos that take {} positions in time; allowed: {} (seconds times `tokens_per_second`)", taken,
+                 kMostTime);
+}
+
 }  // namespace
 
 Result<ImagePrompt> place_images(const std::vector<int32_t>& tokens, std::vector<engine::SequenceImage> images,
                                  int64_t image_token, int64_t video_token) {
   RETURN_IF_ERROR(check_places(tokens, images, false, image_token));
   RETURN_IF_ERROR(check_places(tokens, images, true, video_token));
+  RETURN_IF_ERROR(check_lengths(images));
   ImagePrompt out;
   size_t still = 0, video = 0;  // the next ones
   for (const int32_t token : tokens) {

@@ -41,10 +41,14 @@ struct VideoLimits {
   images::DecodeLimits frame;
   int64_t frames = 768, pixels = int64_t{1} << 29;
   std::string_view frames_by = {}, pixels_by = {};  // as DecodeLimits::pixels_by
+  // Asked before more than the first frame is read: whether the video may take so many rows of the prompt. None: any.
+  std::function<Status(int64_t rows)> may_take = {};
 };
 constexpr double kLeastFps = 0.01, kMostFps = 1000, kMostSeconds = 1e6;
+Status check_fps(double fps);
 Status check_times(const VideoFrames& video);
-// A part for every VisionFields::temporal frames. An error names the frame.
+// A part for every VisionFields::temporal frames. An error names the frame. Where the bounds of pixels are those of all
+// frames (PatchRules::whole_video), fewer than VisionFields::temporal frames are refused, as transformers does.
 Result<std::vector<engine::SequenceImage>> prepare_video(const VideoFrames& video, const VideoRules& rules,
                                                          const VideoLimits& limits = {});
 
@@ -54,12 +58,14 @@ Result<std::vector<engine::SequenceImage>> prepare_video(const VideoFrames& vide
 std::string tell_times(std::string prompt, std::span<const engine::SequenceImage> images, const std::string& mark,
                        const VideoRules& rules);
 
+constexpr int64_t kMostTime = int64_t{1} << 24;  // fp32, in which angles are computed, is exact up to here
+
 struct ImagePrompt {
   std::vector<int32_t> tokens;
   std::vector<engine::SequenceImage> images;
 };
 // Each placeholder among the tokens stands for the next image or video, and is repeated for each of its rows. An error
-// where there are not as many of one as of the other.
+// where there are not as many of one as of the other, or where the videos take more than kMostTime positions.
 Result<ImagePrompt> place_images(const std::vector<int32_t>& tokens, std::vector<engine::SequenceImage> images,
                                  int64_t image_token, int64_t video_token = -1);
 

@@ -286,8 +286,8 @@ ParsedCall parse_native(const OrderedJson& body, const ServedModel& model, const
 namespace {
 
 // As vLLM takes it: media_io_kwargs.video.fps, or mm_processor_kwargs.fps, where a list has one for each video.
-std::vector<double> video_fps(Fields& f, const OrderedJson& body, GenerateCall& call, const CallLimits& limits) {
-  std::vector<double> out;
+ImageReader::RequestFps video_fps(Fields& f, const OrderedJson& body, GenerateCall& call, const CallLimits& limits) {
+  ImageReader::RequestFps out;
   const auto read = [&](const OrderedJson* of, const std::string& at) {
     if (!of) return;
     if (!of->is_object()) return f.fail(at, "an object is expected");
@@ -298,11 +298,13 @@ std::vector<double> video_fps(Fields& f, const OrderedJson& body, GenerateCall& 
           warn(f, f.name_of(at + "." + name), "is not honoured", call, limits);
         continue;
       }
-      out.clear();
+      out = {{}, at + ".fps"};
       for (const OrderedJson& fps : value.is_array() ? value : OrderedJson::array({value})) {
-        if (!fps.is_number()) return f.fail(at + ".fps", "a number or a list of numbers is expected");
-        out.push_back(fps.get<double>());
+        if (!fps.is_number()) return f.fail(out.at, "a number or a list of numbers is expected");
+        out.each.push_back(fps.get<double>());
+        if (const Status good = sched::check_fps(out.each.back()); !good.is_ok()) return f.fail(out.at, good.message());
       }
+      if (out.each.empty()) return f.fail(out.at, "a number, or one for each video, is expected");
     }
   };
   const OrderedJson* media = given(body, "media_io_kwargs");
@@ -358,7 +360,9 @@ ParsedCall parse_chat(const OrderedJson& body, const ServedModel& model, const C
   warn_of_tools(f, tools, call, limits);
   ImageReader images(call, model, limits);
   images.set_fps(video_fps(f, body, call, limits));
-  if (auto messages = f.error() ? std::nullopt : read_messages(f, body, model, &images))
+  auto messages = f.error() ? std::nullopt : read_messages(f, body, model, &images);
+  images.check_fps(f);
+  if (messages && !f.error())
     write_prompt(f, "messages", {std::move(*messages), tools, std::move(options), separate}, call, model);
   check_call(f, call, model, limits, "messages");
   return result(f, std::move(call));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "server/call_reader.h"
 
@@ -126,27 +127,40 @@ bool ImageReader::add_url(Fields& f, const std::string& url, const std::string& 
   return bytes ? add_file(f, *bytes, at) : wrong(f, at, bytes.status().message());
 }
 
-// Beside the frames, or in the object that holds them.
-bool ImageReader::read_times(Fields& f, const OrderedJson& part, const std::string& at, sched::VideoFrames& video) {
-  if (!fps_.empty()) video.fps = fps_[std::min(videos_, fps_.size() - 1)];
-  const OrderedJson* inner = given(part, "video_url");
-  for (const OrderedJson* from : {&part, inner}) {
-    if (!from || !from->is_object()) continue;
-    for (const char* name : {"fps", "sample_fps"})
-      if (const OrderedJson* fps = given(*from, name)) {
-        if (!fps->is_number()) return wrong(f, at + "." + name, "a number is expected");
-        video.fps = fps->get<double>();
-      }
-    const OrderedJson* times = given(*from, "timestamps");
-    if (!times) continue;
-    if (!times->is_array()) return wrong(f, at + ".timestamps", "a list of seconds is expected");
-    for (const OrderedJson& t : *times) {
-      if (!t.is_number()) return wrong(f, at + ".timestamps", "a list of seconds is expected");
-      video.seconds.push_back(t.get<double>());
+bool ImageReader::read_times_of(Fields& f, const OrderedJson& object, const std::string& at,
+                                sched::VideoFrames& video) {
+  for (const char* name : {"fps", "sample_fps"})
+    if (const OrderedJson* fps = given(object, name)) {
+      if (!fps->is_number()) return wrong(f, at + "." + name, "a number is expected");
+      video.fps = fps->get<double>();
+      if (const Status good = sched::check_fps(video.fps); !good.is_ok())
+        return wrong(f, at + "." + name, good.message());
     }
+  const OrderedJson* times = given(object, "timestamps");
+  if (!times) return true;
+  const std::string name = at + ".timestamps";
+  if (!video.seconds.empty()) return wrong(f, name, "the part has them twice; allowed: beside the frames or with them");
+  if (!times->is_array() || times->empty()) return wrong(f, name, "a list of seconds is expected");
+  for (const OrderedJson& t : *times) {
+    if (!t.is_number()) return wrong(f, name, "a list of seconds is expected");
+    video.seconds.push_back(t.get<double>());
   }
   const Status good = sched::check_times(video);
-  return good.is_ok() || wrong(f, at + (video.seconds.empty() ? ".fps" : ".timestamps"), good.message());
+  return good.is_ok() || wrong(f, name, good.message());
+}
+
+// Beside the frames, or in the object that holds them.
+bool ImageReader::read_times(Fields& f, const OrderedJson& part, const std::string& at, sched::VideoFrames& video) {
+  if (!fps_.each.empty()) video.fps = fps_.each[std::min(videos_, fps_.each.size() - 1)];
+  if (!read_times_of(f, part, at, video)) return false;
+  const OrderedJson* inner = given(part, "video_url");
+  return !inner || !inner->is_object() || read_times_of(f, *inner, at + ".video_url", video);
+}
+
+void ImageReader::check_fps(Fields& f) const {
+  if (fps_.each.size() > 1 && fps_.each.size() != videos_)
+    f.fail(fps_.at,
+           fmt::format("{} numbers for {} videos; allowed: one for all, or as many", fps_.each.size(), videos_));
 }
 
 bool ImageReader::add_video(Fields& f, const OrderedJson& part, const std::string& at) {
@@ -155,8 +169,7 @@ bool ImageReader::add_video(Fields& f, const OrderedJson& part, const std::strin
   constexpr std::string_view kFrames = "data:video/jpeg;base64,";
   constexpr const char* kAllowed =
       "videos are read as frames, and no files of videos; allowed: a part \"video\" with a list of images as data "
-      "URLs, "
-      "or \"video_url\" with \"data:video/jpeg;base64,FRAME,FRAME,...\"";
+      "URLs, or \"video_url\" with \"data:video/jpeg;base64,FRAME,FRAME,...\"";
   std::vector<std::string_view> coded;        // in base64
   std::vector<const std::string*> addresses;  // or images as they stand elsewhere
   std::string place = at + ".video";
@@ -182,15 +195,14 @@ bool ImageReader::add_video(Fields& f, const OrderedJson& part, const std::strin
   video.count = std::max(coded.size(), addresses.size());
   video.file = [&](size_t i) { return coded.empty() ? bytes_of_url(*addresses[i]) : bytes_of_base64(coded[i]); };
   if (!read_times(f, part, at, video)) return false;
-  auto parts = sched::prepare_video(
-      video, *model_.images->videos,
-      {limits_.image, limits_.most_frames, limits_.video_pixels, " (--max-video-frames)", " (--max-video-pixels)"});
+  // The error that count_rows() leaves is the first, and stays.
+  const auto may_take = [&](int64_t rows) { return count_rows(f, rows, at) ? Status::ok() : invalid("too long"); };
+  auto parts = sched::prepare_video(video, *model_.images->videos,
+                                    {limits_.image, limits_.most_frames, limits_.video_pixels, " (--max-video-frames)",
+                                     " (--max-video-pixels)", may_take});
   if (!parts) return wrong(f, place, parts.status().message());
   ++videos_;
-  for (engine::SequenceImage& p : *parts) {
-    if (!count_rows(f, p.high * p.wide, at)) return false;
-    call_.images.push_back(std::move(p));
-  }
+  std::move(parts->begin(), parts->end(), std::back_inserter(call_.images));
   return true;
 }
 

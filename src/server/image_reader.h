@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,8 +37,15 @@ class ImageReader {
   // What a template gets in the place of an image.
   static OrderedJson part() { return {{"type", "image"}}; }
   static OrderedJson video_part() { return {{"type", "video"}}; }
-  // Of videos that do not say so themselves: frames a second, one for all or one for each in their order.
-  void set_fps(std::vector<double> fps) { fps_ = std::move(fps); }
+  // Of videos that do not say so themselves: frames a second, one for all or one for each in their order; `at` is the
+  // field that had them.
+  struct RequestFps {
+    std::vector<double> each = {};
+    std::string at = {};
+  };
+  void set_fps(RequestFps fps) { fps_ = std::move(fps); }
+  // Once all messages are read: whether there are as many of them as videos.
+  void check_fps(Fields& f) const;
 
  private:
   bool wrong(Fields& f, const std::string& at, std::string message);
@@ -46,6 +54,7 @@ class ImageReader {
   Result<std::string> bytes_of_base64(std::string_view text) const;
   Result<std::string> bytes_of_url(const std::string& url);
   bool read_times(Fields& f, const OrderedJson& part, const std::string& at, sched::VideoFrames& video);
+  bool read_times_of(Fields& f, const OrderedJson& object, const std::string& at, sched::VideoFrames& video);
   bool add_url(Fields& f, const std::string& url, const std::string& at);
   bool add_file(Fields& f, std::string_view bytes, const std::string& at);
   void read_detail(Fields& f, const OrderedJson& of, const std::string& at);
@@ -55,7 +64,7 @@ class ImageReader {
   const CallLimits& limits_;
   int64_t rows_ = 0, count_ = 0;
   size_t videos_ = 0;
-  std::vector<double> fps_;
+  RequestFps fps_;
   std::chrono::steady_clock::duration fetching_{0};  // so far, of the whole request
 };
 

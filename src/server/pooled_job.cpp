@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <ctime>
 #include <numeric>
 
+#include "base/base64.h"
 #include "sched/embedder.h"
 #include "server/fields.h"
 
@@ -18,19 +18,9 @@ uint64_t next_call() {
   return ++last;
 }
 
-std::string base64_of(const std::vector<float>& row) {
+std::string bytes_in_base64(const std::vector<float>& row) {
   static_assert(std::endian::native == std::endian::little);
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes(row.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), row.data(), bytes.size());
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const auto at = [&](size_t k) { return i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u; };
-    const unsigned three = at(0) << 16 | at(1) << 8 | at(2);
-    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-  }
-  return out;
+  return base64_of({reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float)});
 }
 
 // The shortest decimals that are the same floats.
@@ -42,7 +32,7 @@ std::string embeddings_body(const PooledCall& call, const std::vector<std::vecto
   std::string data;
   for (size_t i = 0; i < rows.size(); ++i)
     data += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":{}}})", i > 0 ? "," : "", i,
-                        call.base64 ? '"' + base64_of(rows[i]) + '"' : list_of(rows[i]));
+                        call.base64 ? '"' + bytes_in_base64(rows[i]) + '"' : list_of(rows[i]));
   return fmt::format(R"({{"object":"list","data":[{}],"model":{},"usage":{},"id":{}}})", data, dumped(call.model_name),
                      dumped(usage_of(call.tokens())), dumped(call.id));
 }

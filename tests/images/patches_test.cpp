@@ -93,6 +93,22 @@ TEST(VideoPatches, SizesAreThoseOfSmartResize) {
   EXPECT_GT(refused, 0);
 }
 
+// As transformers raises (video_processing_qwen3_vl.py, smart_resize).
+TEST(VideoPatches, TheWholeOfOneFrameIsRefused) {
+  PatchRules rules;
+  EXPECT_TRUE(smart_resize_video(1, {56, 56}, rules).is_ok());
+  rules.whole_video = true;
+  EXPECT_TRUE(smart_resize_video(2, {56, 56}, rules).is_ok());
+  EXPECT_NE(smart_resize_video(1, {56, 56}, rules).status().message().find("at least 2"), std::string::npos);
+}
+
+TEST(VideoPatches, ACapOfPixelsByTheLengthIsRefusedByName) {
+  EXPECT_TRUE(read_patch_rules({{"cap_pixels_per_frame", false}}, "rules").is_ok());
+  EXPECT_TRUE(read_patch_rules({{"cap_pixels_per_frame", nullptr}}, "rules").is_ok());
+  EXPECT_NE(read_patch_rules({{"cap_pixels_per_frame", true}}, "rules").status().message().find("cap_pixels_per_frame"),
+            std::string::npos);
+}
+
 TEST(VideoPatches, AreThoseOfTheVideoProcessors) {
   const auto golden =
       checkpoint::SafetensorsFile::open(std::string(REPRISE_SOURCE_DIR) + "/tests/data/videos/golden.safetensors");

@@ -177,6 +177,76 @@ TEST(VideoPrompt, WhatIsBeyondALimitIsNamed) {
     return read_file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + (i ? "images/rgb.png" : "videos/clip/0.png"));
   };
   EXPECT_NE(said(sizes).find("one size"), std::string::npos);
+  EXPECT_NE(said(clip(1, 2)).find("a video of 1 frames; allowed: at least 2"), std::string::npos);
+}
+
+// transformers raises for fewer frames than a pair where it resizes the whole video (Qwen3-VL), and fills a pair else.
+TEST(VideoPrompt, OneFrameFillsAPairOfQwen2) {
+  const auto parts = prepare_video(clip(1, 2), video(false));
+  ASSERT_TRUE(parts.is_ok()) << parts.status().message();
+  ASSERT_EQ(parts->size(), 1u);
+  EXPECT_EQ(parts->front().wide * parts->front().high, 15);
+}
+
+TEST(VideoPrompt, WhatTheContextDoesNotHoldIsRefusedByTheFirstFrame) {
+  size_t read = 0;
+  VideoFrames frames = clip(5, 2);
+  frames.file = [&](size_t i) {
+    ++read;
+    return clip(5, 2).file(i);
+  };
+  int64_t asked = 0, most = 3 * 15;  // 5 x 3 blocks of 8 pixels for each of 3 pairs
+  VideoLimits limits;
+  limits.may_take = [&](int64_t rows) {
+    asked = rows;
+    return rows <= most ? Status::ok() : invalid("{} rows", rows);
+  };
+  for (const bool told_times : {false, true}) {
+    read = 0;
+    EXPECT_TRUE(prepare_video(frames, video(told_times), limits).is_ok());
+    EXPECT_EQ(asked, most);
+    EXPECT_EQ(read, 5u);
+  }
+  most = 44;
+  read = 0;
+  EXPECT_NE(prepare_video(frames, video(true), limits).status().message().find("45 rows"), std::string::npos);
+  EXPECT_EQ(read, 1u);
+}
+
+TEST(VideoPrompt, NoPairHasMoreRowsThanItMay) {
+  for (const bool told_times : {false, true})
+    for (const size_t count : {2, 3, 5, 7})
+      for (int64_t most = 1; most <= 15; ++most) {
+        VideoRules rules = video(told_times);
+        rules.max_rows = most;
+        VideoFrames frames = clip(count, 2);
+        frames.file = [](size_t i) { return clip(5, 2).file(i % 5); };
+        const auto parts = prepare_video(frames, rules);
+        ASSERT_TRUE(parts.is_ok()) << parts.status().message();
+        ASSERT_EQ(parts->size(), (count + 1) / 2);
+        for (const auto& p : *parts) EXPECT_LE(p.high * p.wide, most) << count << " frames";
+        if (most == 15) {
+          EXPECT_EQ(parts->front().high * parts->front().wide, 15);
+        }
+      }
+}
+
+TEST(VideoPrompt, PositionsInTimeAreBounded) {
+  VideoRules rules = video(false);
+  rules.positions_per_second = 25;
+  const auto placed = [&](double seconds, size_t videos) {
+    VideoFrames frames = clip(4, 2);
+    frames.seconds = {0, 0, seconds, seconds};
+    std::vector<engine::SequenceImage> all;
+    for (size_t i = 0; i < videos; ++i) {
+      const auto parts = prepare_video(frames, rules);
+      all.insert(all.end(), parts->begin(), parts->end());
+    }
+    return place_images(std::vector<int32_t>(videos, 8), std::move(all), 9, 8).status().message();
+  };
+  EXPECT_EQ(placed(600000, 1), "");
+  EXPECT_NE(placed(1e6, 1).find("25000000 positions in time; allowed: 16777216"), std::string::npos);
+  EXPECT_NE(placed(600000, 2).find("30000000 positions"), std::string::npos);
 }
 
 }  // namespace

@@ -262,8 +262,18 @@ TEST_F(VideosTest, WhatIsWrongIsNamed) {
   refused_at(R"({"type": "video", "video": []})", ".video", "without frames");
   refused_at(R"({"type": "video", "video": ["data:image/png;base64,AAAA"]})", ".video", "frame 0: ");
   refused_at(video_url("data:video/jpeg;base64," + joined_ + ",A"), ".video_url.url", "frame 3: base64");
-  refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "fps": 0)"), ".fps", "allowed: 0.01 to 1000");
-  refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "timestamps": [1])"), ".timestamps", "as many");
+  refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "fps": 0)"), ".video_url.fps",
+             "allowed: 0.01 to 1000");
+  refused_at(video_url("data:video/jpeg;base64," + joined_, R"(, "timestamps": [1])"), ".video_url.timestamps",
+             "as many");
+  const std::string list = R"({"type": "video", "video": ["data:image/png;base64,)" + frame(0) + R"("])";
+  refused_at(list + R"(, "sample_fps": 1001})", ".sample_fps", "allowed: 0.01 to 1000");
+  model_.images->videos->patches.whole_video = true;
+  refused_at(list + "}", ".video", "at least 2");
+  model_.images->videos->patches.whole_video = false;
+  refused_at(R"({"timestamps": [0, 1, 2], )" +
+                 video_url("data:video/jpeg;base64," + joined_, R"(, "timestamps": [0, 1, 2])").substr(1),
+             ".video_url.timestamps", "twice");
   limits_.most_frames = 2;
   refused_at(url_, ".video_url.url", "--max-video-frames");
   limits_ = {};
@@ -279,6 +289,36 @@ TEST_F(VideosTest, WhatIsWrongIsNamed) {
   model_.images->videos.reset();
   model_.images->videos_problem = "no rules";
   refused_at(url_, "", "no rules");
+}
+
+TEST_F(VideosTest, FramesASecondOfARequestAreCheckedUnderTheirName) {
+  const auto body = [](const std::string& parts, const std::string& more) {
+    return R"({"messages": [{"role": "user", "content": [)" + parts + "]}], " + more + "}";
+  };
+  const auto refused_at = [&](const std::string& parts, const std::string& more, const std::string& param,
+                              const std::string& says) {
+    const ApiError e = refused(chat_dialect(), body(parts, more));
+    EXPECT_EQ(e.status, 400);
+    EXPECT_EQ(e.param, param) << e.message;
+    EXPECT_NE(e.message.find(says), std::string::npos) << e.message;
+  };
+  const std::string text = R"({"type": "text", "text": "x"})", two = url_ + "," + url_;
+  for (const std::string& parts : {text, url_}) {  // a wrong one is wrong without a video, too
+    refused_at(parts, R"("mm_processor_kwargs": {"fps": 0})", "mm_processor_kwargs.fps", "allowed: 0.01 to 1000");
+    refused_at(parts, R"("media_io_kwargs": {"video": {"fps": [2, 1001]}})", "media_io_kwargs.video.fps",
+               "1001 frames");
+    refused_at(parts, R"("mm_processor_kwargs": {"fps": []})", "mm_processor_kwargs.fps", "one for each video");
+    refused_at(parts, R"("mm_processor_kwargs": {"fps": [2, 1]})", "mm_processor_kwargs.fps", "2 numbers for");
+  }
+  refused_at(two, R"("mm_processor_kwargs": {"fps": [2, 1, 4]})", "mm_processor_kwargs.fps", "2 videos");
+  const auto asked_with = [&](const std::string& more) {
+    return call(chat_dialect(), body(two, more).c_str()).prompt_texts.front();
+  };
+  const auto has = [](const std::string& in, const char* what) { return in.find(what) != std::string::npos; };
+  const std::string each = asked_with(R"("mm_processor_kwargs": {"fps": [1, 4]})");
+  EXPECT_TRUE(has(each, "<0.5 seconds>") && has(each, "<0.1 seconds>")) << each;
+  const std::string one = asked_with(R"("mm_processor_kwargs": {"fps": [1]})");
+  EXPECT_TRUE(has(one, "<0.5 seconds>") && !has(one, "<0.2 seconds>")) << one;
 }
 
 // RFC 4648, section 10, and what no encoder writes.

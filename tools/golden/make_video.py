@@ -5,8 +5,10 @@
 
 Writes tests/data/vision/<name>/video.safetensors, video_answers.json, the text side of qwen2_5_vl, and tests/data/videos.
 Positions are those of transformers 4 (`pip install --no-deps --target FOLDER transformers==4.57.3 'huggingface_hub<1.0'
-'tokenizers<0.23'`): version 5 lets text go on behind the longer side of a video's frames, whatever time they take. So do
-the places of frames of Qwen3-VL: version 5 leaves the marks around them twice. Needs pillow and torchvision besides
+'tokenizers<0.23'`): version 5 lets text go on behind the longer side of a video's frames, whatever time they take. So are
+the places of frames of Qwen3-VL: version 5 leaves the marks around them twice. Positions in time (times.json) are those
+of version 5, which multiplies the seconds of a pair as they are; version 4 cuts them to an integer first, and the
+prompts here have pairs of whole seconds, where both agree. Needs pillow and torchvision besides
 requirements.txt.
 """
 
