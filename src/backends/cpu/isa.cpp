@@ -128,6 +128,11 @@ std::vector<Isa> isas_of_this_processor() {
   return out;
 }
 
+bool emulates_amx() {
+  const auto here = isas_of_this_processor();
+  return is_built(Isa::AmxEmulated) && std::find(here.begin(), here.end(), Isa::Avx2) != here.end();
+}
+
 }  // namespace
 
 std::string_view isa_name(Isa isa) {
@@ -157,13 +162,19 @@ std::vector<Isa> supported_isas() {
   return out;
 }
 
+Isa base_of(Isa isa) {
+  if (isa == Isa::Amx) return Isa::Avx512;
+  if (isa != Isa::AmxEmulated) return isa;
+  const std::vector<Isa> supported = supported_isas();
+  return supported.back() == Isa::Amx ? Isa::Avx512 : supported.back();
+}
+
 std::string isa_choices() { return join("auto", built_isas()); }
 
 Result<Isa> parse_isa(std::string_view name) {
   auto supported = supported_isas();
   if (name == "auto") return supported.back();
-  if (is_built(Isa::AmxEmulated) && std::find(supported.begin(), supported.end(), Isa::Avx512) != supported.end())
-    supported.push_back(Isa::AmxEmulated);
+  if (emulates_amx()) supported.push_back(Isa::AmxEmulated);
   for (Isa isa : supported)
     if (name == isa_name(isa)) return isa;
   const std::string allowed = join("auto", supported);

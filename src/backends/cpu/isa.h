@@ -20,7 +20,9 @@ enum class Isa : uint8_t {
   Avx512,    // AVX-512 F, BW, DQ, VL, VNNI, BF16
   DotProd,   // aarch64 with SDOT, four products of bytes at a time: ARMv8.2, Kunpeng 920
   Amx,       // Avx512 with products of int8 and bf16 on the tile registers of AMX: the latter in an order of their own
-  AmxEmulated,  // the same bits on processors with AVX-512 alone; slow, and never chosen by itself
+  // The products of Amx in plain C++ on processors with AVX2 or more, and the best set of those for the rest: all bits
+  // of Amx where that is Avx512. Slow, and never chosen by itself.
+  AmxEmulated,
 };
 
 // The sets of this program: X(Isa's name, namespace). A build that is checked and not used may leave some out
@@ -36,7 +38,7 @@ enum class Isa : uint8_t {
 #define REPRISE_AVX512(X) X(Avx512, avx512)
 #endif
 // Those that are another set with products of their own.
-#ifdef REPRISE_WITHOUT_AMX
+#if defined(REPRISE_WITHOUT_AMX) || defined(REPRISE_WITHOUT_AVX512)
 #define REPRISE_AMX(X)
 #else
 #define REPRISE_AMX(X) X(Amx, amx)
@@ -46,7 +48,7 @@ enum class Isa : uint8_t {
 #else
 #define REPRISE_AMX_EMULATED(X) X(AmxEmulated, amx_emulated)
 #endif
-#if defined(__x86_64__) && !defined(REPRISE_WITHOUT_AVX512)
+#if defined(__x86_64__)
 #define REPRISE_CPU_TILE_ISAS(X) REPRISE_AMX(X) REPRISE_AMX_EMULATED(X)
 #else
 #define REPRISE_CPU_TILE_ISAS(X)
@@ -65,8 +67,10 @@ std::vector<Isa> supported_isas();
 std::string isa_choices();                     // "auto" and built_isas(), for a text of help
 Result<Isa> parse_isa(std::string_view name);  // "auto" = the best supported; unsupported or unknown names are errors
 
-// Whether what is not a product on tile registers is that of Avx512.
-constexpr bool is_avx512(Isa isa) { return isa == Isa::Avx512 || isa == Isa::Amx || isa == Isa::AmxEmulated; }
+// The set that has what is not a product on tile registers: `isa` itself where it has no such products.
+Isa base_of(Isa isa);
+// Whether that is Avx512.
+inline bool is_avx512(Isa isa) { return base_of(isa) == Isa::Avx512; }
 // Whether products of int8 and bf16 go through tile registers.
 constexpr bool has_tiles(Isa isa) { return isa == Isa::Amx || isa == Isa::AmxEmulated; }
 

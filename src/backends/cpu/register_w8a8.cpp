@@ -14,7 +14,7 @@ enum class Rows : uint8_t { Words1, Words2, Tiles };
 
 Rows rows_of(Isa isa) {
 #if defined(__x86_64__)
-  return has_tiles(isa) ? Rows::Tiles : is_avx512(isa) ? Rows::Words1 : Rows::Words2;
+  return has_tiles(isa) ? Rows::Tiles : isa == Isa::Avx512 ? Rows::Words1 : Rows::Words2;
 #else
   return Rows::Words1;
 #endif
@@ -23,7 +23,8 @@ Rows rows_of(Isa isa) {
 template <class A, Rows kRows>
 size_t product_bytes(const A& a, const LiveSizes& bound, int threads) {
   const int64_t rows = a.shape.rows.value(bound), k = a.shape.depth;
-  const size_t words = w8a8_thread_bytes(rows, k, kRows == Rows::Words2 ? 2 : 1);
+  // The emulation of tiles takes two words for few rows.
+  const size_t words = w8a8_thread_bytes(rows, k, kRows == Rows::Words1 ? 1 : 2);
   return static_cast<size_t>(threads) * (kRows == Rows::Tiles ? std::max(words, unit_thread_bytes(rows, k)) : words);
 }
 template <Rows kRows>

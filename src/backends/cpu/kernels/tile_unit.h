@@ -1,7 +1,7 @@
 // TileUnit: the eight tile registers of AMX while one kernel uses them, each of 16 rows of 64 bytes.
 //
-// Two units with the same bits: the processor's, and one written in AVX-512 for the set `amx-emulated`. Registers are
-// numbers known at compile time. `dot_i8` adds, for each of 16 x 16 results, 64 products of signed bytes, exactly.
+// Two units with the same bits: the processor's, and one in plain C++ for the set `amx-emulated`. Registers are numbers
+// known at compile time. `dot_i8` adds, for each of 16 x 16 results, 64 products of signed bytes, exactly.
 // `dot_bf16` adds 32 products: two chains of 16 multiply-adds in fp32 from 0, over the even and over the odd k; then
 // one sum is added to the other and that to the result. Subnormals are zeros: of the emulation where FlushSubnormals
 // lives. The right operand has four neighbouring bytes of k side by side, 16 columns a row, as panel64 has them.
@@ -71,59 +71,63 @@ class TileUnit {
 
   template <int kTile>
   void clear() {
-    for (int r = 0; r < kUnitRows; ++r) _mm512_store_si512(row(kTile, r), _mm512_setzero_si512());
+    std::memset(row(kTile, 0), 0, kUnitBytes);
   }
   template <int kTile>
   void load(const void* p, int64_t stride) {
     for (int r = 0; r < kUnitRows; ++r)
-      _mm512_store_si512(row(kTile, r), _mm512_loadu_si512(static_cast<const uint8_t*>(p) + r * stride));
+      std::memcpy(row(kTile, r), static_cast<const uint8_t*>(p) + r * stride, kUnitRowBytes);
   }
   template <int kTile>
   void store(void* p, int64_t stride) const {
     for (int r = 0; r < kUnitRows; ++r)
-      _mm512_storeu_si512(static_cast<uint8_t*>(p) + r * stride, _mm512_load_si512(row(kTile, r)));
+      std::memcpy(static_cast<uint8_t*>(p) + r * stride, row(kTile, r), kUnitRowBytes);
   }
-  // Bytes widened to 16 bits, even and odd ones apart: vpdpbusd would take one side without a sign.
+  // Sums wrap.
   template <int kSum, int kA, int kB>
   void dot_i8() {
     for (int m = 0; m < kUnitRows; ++m) {
-      __m512i sum = _mm512_load_si512(row(kSum, m));
+      uint32_t sum[kUnitRows];
+      std::memcpy(sum, row(kSum, m), sizeof sum);
       for (int g = 0; g < kUnitRows; ++g) {
-        const __m512i a = word(kA, m, g), b = _mm512_load_si512(row(kB, g));
-        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(even_bytes(a), even_bytes(b)));
-        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(odd_bytes(a), odd_bytes(b)));
+        int8_t a[4], b[kUnitRowBytes];
+        std::memcpy(a, row(kA, m) + 4 * g, sizeof a);
+        std::memcpy(b, row(kB, g), sizeof b);
+        for (int n = 0; n < kUnitRows; ++n)
+          for (int i = 0; i < 4; ++i) sum[n] += static_cast<uint32_t>(a[i] * b[4 * n + i]);
       }
-      _mm512_store_si512(row(kSum, m), sum);
+      std::memcpy(row(kSum, m), sum, sizeof sum);
     }
   }
   template <int kSum, int kA, int kB>
   void dot_bf16() {
     for (int m = 0; m < kUnitRows; ++m) {
-      __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+      float even[kUnitRows] = {}, odd[kUnitRows] = {}, sum[kUnitRows];
       for (int g = 0; g < kUnitRows; ++g) {
-        const __m512i a = word(kA, m, g), b = _mm512_load_si512(row(kB, g));
-        even = _mm512_fmadd_ps(even_half(a), even_half(b), even);
-        odd = _mm512_fmadd_ps(odd_half(a), odd_half(b), odd);
+        uint32_t a, b[kUnitRows];
+        std::memcpy(&a, row(kA, m) + 4 * g, sizeof a);
+        std::memcpy(b, row(kB, g), sizeof b);
+        for (int n = 0; n < kUnitRows; ++n) {
+          even[n] = __builtin_fmaf(even_half(a), even_half(b[n]), even[n]);
+          odd[n] = __builtin_fmaf(odd_half(a), odd_half(b[n]), odd[n]);
+        }
       }
-      auto* to = reinterpret_cast<float*>(row(kSum, m));
-      _mm512_store_ps(to, _mm512_add_ps(_mm512_load_ps(to), _mm512_add_ps(even, odd)));
+      std::memcpy(sum, row(kSum, m), sizeof sum);
+      for (int n = 0; n < kUnitRows; ++n) sum[n] = sum[n] + (even[n] + odd[n]);
+      std::memcpy(row(kSum, m), sum, sizeof sum);
     }
   }
 
  private:
-  static __m512i even_bytes(__m512i v) { return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8); }
-  static __m512i odd_bytes(__m512i v) { return _mm512_srai_epi16(v, 8); }
-  static __m512 even_half(__m512i v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); }
-  static __m512 odd_half(__m512i v) {
-    return _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  static float as_float(uint32_t bits) {
+    float f;
+    std::memcpy(&f, &bits, sizeof f);
+    return f;
   }
+  static float even_half(uint32_t pair) { return as_float(pair << 16); }
+  static float odd_half(uint32_t pair) { return as_float(pair & 0xffff0000u); }
   uint8_t* row(int tile, int r) { return bytes_ + tile * kUnitBytes + r * kUnitRowBytes; }
   const uint8_t* row(int tile, int r) const { return bytes_ + tile * kUnitBytes + r * kUnitRowBytes; }
-  __m512i word(int tile, int r, int g) const {
-    int32_t w;
-    std::memcpy(&w, row(tile, r) + 4 * g, sizeof w);
-    return _mm512_set1_epi32(w);
-  }
 
   alignas(64) uint8_t bytes_[8 * kUnitBytes];
 };

@@ -55,8 +55,12 @@ void pack_unit_rows(int64_t rows, int64_t row_bytes, uint8_t* out, const RowAt& 
     const auto* from = static_cast<const uint8_t*>(row);
     for (int64_t s = 0; s < steps; ++s, to += kUnitBytes) {
       const int64_t rest = from ? row_bytes - s * kUnitRowBytes : 0;
-      const auto mask = static_cast<__mmask64>(rest >= 64 ? ~uint64_t{0} : rest <= 0 ? 0 : (uint64_t{1} << rest) - 1);
-      _mm512_storeu_si512(to, _mm512_maskz_loadu_epi8(mask, from ? from + s * kUnitRowBytes : nullptr));
+      if (rest >= kUnitRowBytes) {
+        std::memcpy(to, from + s * kUnitRowBytes, kUnitRowBytes);
+        continue;
+      }
+      std::memset(to, 0, kUnitRowBytes);
+      if (rest > 0) std::memcpy(to, from + s * kUnitRowBytes, static_cast<size_t>(rest));
     }
   }
 }
