@@ -92,13 +92,11 @@ TEST(DraftModel, IsOnTheCardOfTheModel) {
   s.model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/llama";
   s.speculation.algorithm = "EAGLE3";
   s.speculation.draft_model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/llama_eagle3";
-  testing::internal::CaptureStderr();
   engine = open_engine(s);
-  const std::string said = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(engine.is_ok()) << engine.status().message();
-  EXPECT_EQ((*engine)->draft(), nullptr);
-  EXPECT_EQ((*engine)->max_verify_rows(), 0);
-  EXPECT_NE(said.find("ascend reads no zeros for an absent row; allowed: NGRAM"), std::string::npos) << said;
+  ASSERT_NE((*engine)->draft(), nullptr);
+  EXPECT_EQ(&(*engine)->draft()->device(), &(*engine)->device());
+  EXPECT_GT((*engine)->max_verify_rows(), 2);
   s.speculation.exact = "required";
   EXPECT_FALSE(open_engine(s).is_ok());
 }
