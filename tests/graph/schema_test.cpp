@@ -75,7 +75,6 @@ TEST(Schema, WhatADeclarationMayNotSay) {
       {"mine(Tensor x, Tensor y) -> Tensor : combines", "(y, weights, Index) and one result"},
       {"mine(Tensor y, Index place) -> Tensor : combines", "(y, weights, Index) and one result"},
       {"mine(Tensor y, Index place, Tensor weights) -> Tensor : combines", "(y, weights, Index) and one result"},
-      {"mine(Tensor y, Tensor? weights, Index place) -> Tensor : combines", "(y, weights, Index) and one result"},
       {"mine(Tensor x) -> Tensor : row_scales", "two results with the trait row_scales"},
   };
   for (const auto& [decl, expected] : cases) {
