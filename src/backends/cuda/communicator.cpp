@@ -32,7 +32,8 @@ Result<NcclComm> enter(const Nccl& nccl, ranks::Member& member, const NcclId& id
     return code != kNcclInProgress;
   };
   Status status = member.await(come, "the other ranks to meet over NCCL (`dist_timeout`)");
-  if (code != kNcclSuccess && code != kNcclInProgress) status = refused(nccl, code);
+  // What another rank has called off fails here with words of NCCL that say less.
+  if (code != kNcclSuccess && code != kNcclInProgress) status = member.aborted() ? member.lost() : refused(nccl, code);
   if (status.is_ok()) return comm;
   if (comm) (void)nccl.ncclCommAbort(comm);
   return status;
