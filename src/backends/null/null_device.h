@@ -36,7 +36,7 @@ struct NullDeviceOptions {
   // Round numbers, so that plans have prefetches.
   ReadAhead read_ahead{"", 1e6, 3e6, 3, 10, 3, 1, size_t{64} << 20};
   // How a part is called; empty: as the NullKernel that it is.
-  std::function<Status(OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live)> call;
+  std::function<Status(OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live)> call = {};
 };
 
 std::unique_ptr<Device> make_null_device(const NullDeviceOptions& options = {});
