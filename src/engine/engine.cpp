@@ -349,7 +349,7 @@ Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
 
 Engine::~Engine() {
   if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
-  if (options_.member && front()) (void)options_.member->publish({.kind = ranks::StepMessage::Kind::Stop});
+  if (options_.member && front()) (void)tell_stop();
   const bool ready = runners_[0] && runners_[kAnyPhase];
   if (learned_file_.empty() || !ready || !front()) return;
   if (const Status saved = save_learned(learned_file_, runners_); !saved.is_ok())

@@ -320,7 +320,11 @@ class Engine final : public Executor {
   Status run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output,
                     const Fault* flip = nullptr);
   Status run_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output, const Fault* flip);
+  Status tell_stop();
+  Status tell_beside(const Flight& f, int slot);
   Status follow_step(const ranks::StepMessage& message);
+  Status follow_beside(const ranks::StepMessage& message, const StepPlan& plan);
+  Status feed_marked_tokens(const LiveSizes& live);
   Status follow_resize(int64_t tokens);
   Status take_all_pages();
   Status obey(const ranks::StepMessage& message);
@@ -400,7 +404,9 @@ class Engine final : public Executor {
   std::unique_ptr<Tower> tower_;   // null: the model reads no images
   std::vector<StepStage> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
   std::vector<Flight> flights_;    // max_in_flight() of them
-  std::vector<StepMarks> marks_;   // by ticket: those of a step outlive all that may be in flight behind it
+  // By ticket: those of a step outlive all that may be in flight behind it. On a follower by slot.
+  std::vector<StepMarks> marks_;
+  TensorView fed_tokens_;          // a follower's: what the step before gives, on the device
   Ticket tickets_ = 0;             // the last one given out
   std::vector<std::pair<kv::PageId, kv::PageId>> page_copies_;  // of pages, asked for since the last submit()
   double finished_us_ = 0;                                      // when the last step was known to be done

@@ -83,11 +83,11 @@ std::string_view Flight::wanted(Name name) const {
   return "";
 }
 
-// Checks, faults and counts look at a step before the next one may change anything, and ranks are told of one at a
-// time.
+// Checks, faults and counts look at a step before the next one may change anything. Ranks that have a copy each of the
+// staged inputs have slots of them, too; those that share out sequences take each step together.
 bool Engine::overlaps() const {
-  return platform_.device->info().asynchronous && !options_.member && !check_ && !faults_.any() && !hook_ &&
-         expert_use_.layers() == 0;
+  return platform_.device->info().asynchronous && !check_ && !faults_.any() && !hook_ && expert_use_.layers() == 0 &&
+         (!options_.member || (staging_.is_copied() && options_.sequence_parts == 1));
 }
 
 // Drafts are further rows of the decode program, which takes them where kernels read the sizes of a step when it runs.
@@ -260,6 +260,10 @@ Status Engine::launch_beside(Flight& f) {
     }
   f.begun_us = now_us(*platform_.device);
   RETURN_IF_ERROR(stream_->record(*marks.begin));
+  if (options_.member) {
+    RETURN_IF_ERROR(tell_beside(f, slot));
+    f.told = options_.member->message();
+  }
   f.status = runner.launch(f.plan, tokens, f.live, *stream_, f.output);
   last_ = runner.last_program();
   if (f.status.is_ok()) f.status = ask_for_result(f);
@@ -281,6 +285,10 @@ Status Engine::feed_tokens(Flight& f) {
     if (run.count > 0)
       staging_.feed(models::kTokensInput, run.to, static_cast<const int32_t*>(before->next_tokens) + run.from,
                     run.count);
+    // Followers find the rows by these, and no kernel reads them: the copy follows the upload.
+    if (options_.member)
+      for (int64_t i = 0; i < run.count; ++i)
+        stage().ints(models::kTokensInput)[static_cast<size_t>(run.to + i)] = fed_mark(run.from + i);
     run = {};
   };
   for (const StepItem& item : f.items) {
@@ -341,8 +349,16 @@ void Engine::finish(Flight& f) {
   if (Flight* before = step_before(f)) finish(*before);
   const StepMarks& marks = marks_[f.ticket % marks_.size()];
   Status done = f.status;
+  // A rank that has not launched the step would let this one wait for it without end.
+  if (done.is_ok() && options_.member) {
+    done = options_.member->await_followers();
+    options_.member->want(f.told);
+  }
   if (done.is_ok() && !f.again) done = stream_->synchronize(*marks.end);
-  if (!done.is_ok() || f.again) {
+  if (!done.is_ok() && options_.member) {
+    options_.member->abort(fmt::format("rank 0: {}", done.message()));
+    done = options_.member->lost();
+  } else if (!done.is_ok() || f.again) {
     done = compute_again(f, done);
   } else {
     const Device& device = *platform_.device;

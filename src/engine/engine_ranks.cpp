@@ -73,7 +73,9 @@ Status Engine::check_ranks() const {
   return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());
 }
 
+// Steps that run beside the next one may not have been taken yet.
 Status Engine::tell_followers(const StepMessage& message) {
+  RETURN_IF_ERROR(options_.member->await_followers());
   RETURN_IF_ERROR(options_.member->publish(message));
   return options_.member->await_followers();
 }
@@ -92,6 +94,7 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
                           const Fault* flip) {
   if (!options_.member) return run_here(plan, phase, live, output, flip);
   ranks::Member& member = *options_.member;
+  RETURN_IF_ERROR(member.await_followers());
   staging_.show();
   StepMessage message{.kind = StepMessage::Kind::Step,
                       .phase = static_cast<uint8_t>(phase),
@@ -112,6 +115,76 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
   return member.await_followers();  // no rank reads any more what the next step writes
 }
 
+Status Engine::tell_stop() {
+  RETURN_IF_ERROR(options_.member->await_followers());
+  return options_.member->publish({.kind = StepMessage::Kind::Stop});
+}
+
+// A step in flight: followers have taken its inputs when they answer, and compute it behind the one before.
+Status Engine::tell_beside(const Flight& f, int slot) {
+  RETURN_IF_ERROR(options_.member->await_followers());  // they have the inputs of the step before
+  staging_.show();
+  return options_.member->publish({.kind = StepMessage::Kind::Step,
+                                   .phase = static_cast<uint8_t>(phase_of(f.items)),
+                                   .plan = static_cast<uint8_t>(f.plan.kind),
+                                   .output = static_cast<uint8_t>(f.output),
+                                   .beside = 1,
+                                   .slot = static_cast<uint8_t>(slot),
+                                   .size = f.plan.size,
+                                   .live = f.live});
+}
+
+// Tokens that this rank's device has from the step before, by the marks in their places.
+Status Engine::feed_marked_tokens(const LiveSizes& live) {
+  const std::span<int32_t> tokens = stage().ints(models::kTokensInput).first(
+      static_cast<size_t>(live.value[models::kTokens]));
+  for (size_t i = 0; i < tokens.size();) {
+    if (tokens[i] >= 0) {
+      ++i;
+      continue;
+    }
+    const int64_t from = fed_row(tokens[i]);
+    size_t end = i + 1;
+    while (end < tokens.size() && tokens[end] == fed_mark(from + static_cast<int64_t>(end - i))) ++end;
+    const auto count = static_cast<int64_t>(end - i);
+    if (!fed_tokens_.data || from + count > fed_tokens_.elements())
+      return error(Code::Internal, "rows {} to {} of the step before are wanted, which gave {} tokens", from,
+                   from + count, fed_tokens_.data ? fed_tokens_.elements() : 0);
+    staging_.feed(models::kTokensInput, static_cast<int64_t>(i),
+                  static_cast<const int32_t*>(fed_tokens_.data) + from, count);
+    i = end;
+  }
+  return Status::ok();
+}
+
+Status Engine::follow_beside(const StepMessage& m, const StepPlan& plan) {
+  if (m.slot >= stages_.size() || stages_.size() < 2)
+    return error(Code::Internal, "a step in slot {} of {}", m.slot, stages_.size());
+  StepMarks& marks = marks_[m.slot];
+  if (!marks.end) {
+    ASSIGN_OR_RETURN(marks.end, platform_.device->make_event());
+  } else {
+    RETURN_IF_ERROR(stream_->synchronize(*marks.end));  // the slot's last inputs have been read
+  }
+  staging_.select(m.slot);
+  staging_.take();
+  RETURN_IF_ERROR(feed_marked_tokens(m.live));
+  StepRunner& runner = *runners_[m.phase];
+  const int64_t rows = m.live.value[models::kTokens];
+  const auto output = static_cast<StepOutput>(m.output);
+  RETURN_IF_ERROR(runner.launch(plan, rows, m.live, *stream_, output));
+  runner.finished(plan, rows, std::nullopt);
+  last_ = runner.last_program();
+  RETURN_IF_ERROR(stream_->record(*marks.end));
+  marks.ticket = options_.member->message();
+  fed_tokens_ = {};
+  if (output == StepOutput::NextTokens || output == StepOutput::Sampled) {
+    ASSIGN_OR_RETURN(fed_tokens_, last_->output(output_name(output)));
+  }
+  ++counters_.steps;
+  return Status::ok();
+}
+
 Status Engine::follow_step(const StepMessage& m) {
   if (m.plan > static_cast<uint8_t>(StepPlan::Kind::Eager) || m.output > static_cast<uint8_t>(StepOutput::Pooled) ||
       m.phase >= phases().size())
@@ -121,6 +194,9 @@ Status Engine::follow_step(const StepMessage& m) {
   plan.kind = static_cast<StepPlan::Kind>(m.plan);
   plan.size = m.size;
   plan.reason = "as the front runs it";
+  if (m.beside != 0) return follow_beside(m, plan);
+  if (stages_.size() > 1) RETURN_IF_ERROR(stream_->synchronize());  // of a step beside this one
+  staging_.select(0);
   staging_.take();
   Fault flip;
   flip.kind = m.flips == 2 ? FaultKind::Hang : FaultKind::BitFlip;
@@ -155,6 +231,10 @@ Status Engine::obey(const StepMessage& m) {
     case StepMessage::Kind::Check:
     case StepMessage::Kind::Compare:
     case StepMessage::Kind::Retire: return follow_check(m);
+    case StepMessage::Kind::Await:
+      for (const StepMarks& marks : marks_)
+        if (marks.end && marks.ticket == static_cast<Ticket>(m.size)) RETURN_IF_ERROR(stream_->synchronize(*marks.end));
+      return Status::ok();
     case StepMessage::Kind::Stop: break;
   }
   return error(Code::Internal, "a message of kind {}", static_cast<int>(m.kind));
@@ -165,12 +245,13 @@ Status Engine::follow() {
   ranks::Member& member = *options_.member;
   while (true) {
     ASSIGN_OR_RETURN(const StepMessage message, member.next());
-    if (message.kind == StepMessage::Kind::Stop) return Status::ok();
-    if (Status done = obey(message); !done.is_ok()) {
+    if (message.kind == StepMessage::Kind::Stop) return stream_->synchronize();
+    Status done = obey(message);
+    if (!done.is_ok()) {
       member.abort(fmt::format("rank {}: {}", member.world().rank, done.message()));
       return done;
     }
-    member.done();
+    if (message.kind != StepMessage::Kind::Await) member.done();
   }
 }
 

@@ -19,6 +19,10 @@
 
 namespace reprise::engine {
 
+// What is staged in the place of a token that row `row` of the step before gives: ranks find the rows by these.
+constexpr int32_t fed_mark(int64_t row) { return static_cast<int32_t>(-1 - row); }
+constexpr int64_t fed_row(int32_t mark) { return -1 - static_cast<int64_t>(mark); }
+
 struct Flight {
   // A row whose token the step before gives.
   struct FedRow {
@@ -41,6 +45,7 @@ struct Flight {
   bool done = false;
   Status status;  // of the launch, then of the step
   double begun_us = 0;
+  uint64_t told = 0;  // the number of the message by which ranks know it
   std::optional<double> gap_us;
 
   // An output of the step in memory of the host, there once the step is done.

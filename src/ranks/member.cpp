@@ -123,6 +123,12 @@ Status Member::publish(StepMessage message, std::span<const uint8_t> staged) {
   return Status::ok();
 }
 
+void Member::want(uint64_t message) {
+  Control& c = region_->control();
+  c.wanted.store(message, std::memory_order_release);
+  c.ring();
+}
+
 Status Member::await_followers() {
   const Control& c = region_->control();
   for (int r = 0; r < world_.size; ++r) {
@@ -136,15 +142,23 @@ Status Member::await_followers() {
 Result<StepMessage> Member::next() {
   Control& c = region_->control();
   const auto published = [&] { return c.step.load(std::memory_order_acquire) > steps_; };
+  const auto wanted = [&] { return c.wanted.load(std::memory_order_acquire); };
   const auto awake = Clock::now() + kAwake;
   while (!published()) {
+    if (const uint64_t message = wanted(); message > awaited_) {
+      awaited_ = message;
+      StepMessage await;
+      await.kind = StepMessage::Kind::Await;
+      await.size = static_cast<int64_t>(message);
+      return await;
+    }
     if (aborted()) return lost();
     if (Clock::now() < awake) {
       spin_pause();
       continue;
     }
     const uint32_t bell = c.bell.load(std::memory_order_seq_cst);
-    if (!published()) futex_wait(c.bell, bell);
+    if (!published() && wanted() <= awaited_) futex_wait(c.bell, bell);
   }
   ++steps_;
   return c.message;

@@ -51,7 +51,12 @@ class Member {
   // The front's. `staged`: the step's inputs, where they lie in what ranks share.
   Status publish(StepMessage message, std::span<const uint8_t> staged = {});
   Status await_followers();  // until all have done what was published last
-  // A follower's: waits for the next message, without end while the world lives.
+  // The number of the message that was published, or taken, last.
+  uint64_t message() const { return steps_; }
+  // The front waits for the results of a message whose steps run on behind it: a follower that has no other one takes
+  // an Await with its number, and waits for its own part, or sees it fail.
+  void want(uint64_t message);
+  // A follower's: waits for the next message, without end while the world lives. An Await is not to be answered.
   Result<StepMessage> next();
   void done();
 
@@ -83,6 +88,7 @@ class Member {
   std::chrono::milliseconds timeout_;
   std::unique_ptr<Count[]> met_;  // per thread: meetings
   uint64_t steps_ = 0;            // messages published, or taken
+  uint64_t awaited_ = 0;          // the last Await taken
   uint64_t cards_ = 0;
   int spins_;  // before giving way
 };

@@ -20,11 +20,14 @@ namespace reprise::ranks {
 // What a follower does next. A fixed struct: nothing in it is a length that is believed.
 struct StepMessage {
   // Check, Compare, Retire: parts of --verify-replay (engine/engine_check.cpp).
-  enum class Kind : uint8_t { Step, CopyPage, Resize, Check, Compare, Retire, Stop } kind = Kind::Stop;
+  // Await: nothing is published; see Member::want().
+  enum class Kind : uint8_t { Step, CopyPage, Resize, Check, Compare, Retire, Await, Stop } kind = Kind::Stop;
   uint8_t phase = 0;         // Step: which phase's program (index of engine::kPhases) ...
   uint8_t plan = 0;          // ... how it runs (engine::StepPlan::Kind) ...
   uint8_t output = 0;        // ... and which heads (engine::StepOutput)
-  int64_t size = 0;          // Step: the captured size. Resize: pages of the cache
+  uint8_t beside = 0;        // Step: 1: it is in the device's queue when a rank has done it, behind the one before ...
+  uint8_t slot = 0;          // ... and its inputs stay in this slot of the staging
+  int64_t size = 0;          // Step: the captured size. Resize: pages of the cache. Await: the number of a message
   int64_t from = 0, to = 0;  // CopyPage ...
   int64_t part = 0;          // ... on the ranks of this part of the world
   uint8_t unfused = 0;       // Check: which program runs. Retire: all run unfused from now on
@@ -53,7 +56,7 @@ struct Part {
 // The page of control. Lines that several ranks spin on lie apart.
 struct Control {
   static constexpr uint64_t kMagic = 0x52505253'52414e4bu;
-  static constexpr uint32_t kProtocol = 4;
+  static constexpr uint32_t kProtocol = 5;
   static constexpr size_t kCardBytes = size_t{8} << 10;
   static constexpr size_t kReasonBytes = 480;
 
@@ -80,6 +83,7 @@ struct Control {
   alignas(64) std::atomic<uint32_t> aborted{0};  // 1: somebody writes the reason; 2: it is there
   char reason[kReasonBytes];
   alignas(64) std::atomic<uint64_t> step{0};  // messages published
+  std::atomic<uint64_t> wanted{0};            // of which message the front waits for the results
   std::atomic<uint32_t> bell{0};              // futex word of ranks that wait for one
   alignas(64) StepMessage message;
   Line line[kMaxRanks];

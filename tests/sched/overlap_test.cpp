@@ -3,7 +3,9 @@
 // clock shows what is gained.
 #include <gtest/gtest.h>
 
+#include "engine/local_world.h"
 #include "sched/scheduler_fixture.h"
+#include "support/ascend_engine.h"
 #include "support/computing_platforms.h"
 #include "support/executor_proxy.h"
 #include "support/tiny_models.h"
@@ -273,6 +275,69 @@ TEST_P(OverlapOnDevice, TokensAreThoseOfStepsOneByOne) {
     }
   }
 }
+
+class OverlapOverRanks : public OverlapOnDevice {
+ protected:
+  // Cards of the simulator; 1: without ranks.
+  static Result<std::unique_ptr<Engine>> open_card(GraphMode decode, std::shared_ptr<ranks::Member> member) {
+    testing_support::AscendOptions o{.decode_sizes = {2, 4}, .prefill_sizes = {32, 64}, .context = 256};
+    o.decode = decode;
+    o.policy = decode == GraphMode::Eager ? engine::GraphPolicy::Off : engine::GraphPolicy::Auto;
+    o.member = std::move(member);
+    return testing_support::open_ascend(testing_support::tiny_model_path("qwen3_tied"), o);
+  }
+  static Result<std::unique_ptr<engine::LocalWorld>> open_cards(GraphMode decode, int cards) {
+    return engine::LocalWorld::start(
+        cards, [=](std::shared_ptr<ranks::Member> member) { return open_card(decode, std::move(member)); });
+  }
+};
+
+// Followers have the inputs of the next step while they compute one, and its tokens from their own result.
+TEST_P(OverlapOverRanks, TokensAreThoseOfOneCard) {
+  for (const GraphMode decode : {GraphMode::Whole, GraphMode::Piecewise, GraphMode::Eager}) {
+    SCOPED_TRACE(graph_mode_name(decode));
+    auto alone = open_card(decode, nullptr);
+    ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+    auto world = open_cards(decode, 2);
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    Engine& front = (*world)->front();
+    ASSERT_TRUE(front.overlaps());
+    for (const bool sampled : {false, true}) {
+      Watched one(**alone, launched_), one_by_one(front, launched_), ahead(front, launched_);
+      const Outcome expected = serve(**alone, one, true, sampled);
+      const Outcome single = serve(front, one_by_one, false, sampled), got = serve(front, ahead, true, sampled);
+      EXPECT_EQ(single.tokens, expected.tokens);
+      EXPECT_EQ(got.tokens, expected.tokens);
+      EXPECT_EQ(one_by_one.ahead, 0);
+      EXPECT_GT(ahead.ahead, ahead.submits / (sampled ? 3 : 2)) << "of " << ahead.submits;
+      if (!sampled) EXPECT_LT(got.clock_us, single.clock_us);
+    }
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  }
+}
+
+// With steps in flight, a world that ends fails the requests, and all ranks end.
+TEST_P(OverlapOverRanks, AWorldThatEndsFailsWhatIsInFlight) {
+  auto world = open_cards(GraphMode::Whole, 2);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  Engine& front = (*world)->front();
+  Scheduler scheduler(front, {});
+  Asked a = forever(count_up(5), 100);
+  ASSERT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+  for (int step = 0; step < 6; ++step) scheduler.step();
+  EXPECT_GT(a.answer->tokens.size(), 2u);
+  front.options().member->abort("rank 1 ended: signal 9");
+  for (int step = 0; step < 50 && !scheduler.idle(); ++step) scheduler.step();
+  ASSERT_TRUE(a.answer->result.has_value());
+  EXPECT_EQ(a.answer->result->status.code(), Code::DeviceLost) << a.answer->result->status.message();
+  EXPECT_NE(a.answer->result->status.message().find("rank 1 ended: signal 9"), std::string::npos)
+      << a.answer->result->status.message();
+  const std::vector<Status> ends = (*world)->stop();
+  EXPECT_FALSE(ends.back().is_ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(, OverlapOverRanks, testing::Values(ComputingPlatform::Ascend),
+                         testing_support::computing_platform_name);
 
 class OverlapOnFailingDevice : public OverlapOnDevice {};
 

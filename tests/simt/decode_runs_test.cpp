@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/all.h"
+#include "engine/local_world.h"
 #include "sched/scheduler.h"
 #include "simt/kernels.h"
 #include "support/answers.h"
@@ -11,10 +12,12 @@
 namespace reprise::simt::decode_runs_test {
 namespace {
 
-Result<std::unique_ptr<engine::Engine>> open(int64_t steps, engine::GraphPolicy policy) {
+Result<std::unique_ptr<engine::Engine>> open(int64_t steps, engine::GraphPolicy policy,
+                                             std::shared_ptr<ranks::Member> member = nullptr) {
   DeviceOptions device;
   device.kind = DeviceKind::Cuda;
   device.cuda_stand_in = &stand_in();
+  device.member = member;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
   o.model_path = testing_support::tiny_model_path("llama_gqa3_tied");
@@ -27,6 +30,7 @@ Result<std::unique_ptr<engine::Engine>> open(int64_t steps, engine::GraphPolicy 
   o.graph.decode_sizes = {3};
   o.graph.prefill_sizes = {16};
   o.steps_ahead = steps;
+  o.member = std::move(member);
   return engine::Engine::create(o, std::move(platform));
 }
 
@@ -68,6 +72,22 @@ TEST(CudaDecodeRuns, AnswersAreThoseOfStepsOneByOne) {
     EXPECT_EQ(got.stats.decode_steps, 4);
     EXPECT_GE(got.stats.decode_runs, 2u);
     EXPECT_GT(got.stats.decode_run_steps, 2 * got.stats.decode_runs);
+  }
+}
+
+// Over ranks the next step is submitted while the one before runs, too; followers have its tokens on their own device.
+TEST(CudaStepsAhead, OverRanksGiveTheAnswersOfOne) {
+  for (const engine::GraphPolicy policy : {engine::GraphPolicy::Required, engine::GraphPolicy::Off}) {
+    SCOPED_TRACE(policy == engine::GraphPolicy::Off ? "eager" : "captured");
+    auto one = open(1, policy);
+    ASSERT_TRUE(one.is_ok()) << one.status().message();
+    const Outcome expected = answer(**one);
+    auto world = engine::LocalWorld::start(
+        3, [&](std::shared_ptr<ranks::Member> member) { return open(4, policy, std::move(member)); });
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    EXPECT_TRUE((*world)->front().overlaps());
+    EXPECT_EQ(answer((*world)->front()).answers, expected.answers);
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
   }
 }
 
