@@ -286,6 +286,58 @@ TEST(Ranks, AFollowerThatStopsEndsTheServerAfterTheTimeout) {
   load.expect_all_answered();
 }
 
+// On cards steps are in flight when the rank is lost, or none is.
+TEST(Ranks, ACardThatIsLostEndsTheServerWithItsName) {
+  const OneThread model;
+  for (const bool busy : {false, true}) {
+    Server server(model, "--device ascend --ascend-runtime sim --dtype bfloat16 --tp-size 2 --dist-timeout 20");
+    ASSERT_NE(server.port(), 0) << server.said();
+    const auto followers = children_of(server.pid());
+    ASSERT_EQ(followers.size(), 1u);
+    std::optional<ClientLoad> load;
+    if (busy) load.emplace(server.port());
+    std::this_thread::sleep_for(std::chrono::milliseconds(busy ? 200 : 0));
+    ::kill(followers[0], SIGKILL);
+    expect_end(server, followers, fmt::format("rank 1 (process {}) ended: signal 9", followers[0]));
+    if (load) load->expect_all_answered();
+  }
+}
+
+// Others wait for it, and the counters name it.
+TEST(Ranks, ASlowRankIsWaitedForAndNamed) {
+  const OneThread model;
+  Server server(model, "--tp-size 2 --dist-timeout 20");
+  ASSERT_NE(server.port(), 0) << server.said();
+  const std::string answer = choices(server.port());
+  const auto followers = children_of(server.pid());
+  ASSERT_EQ(followers.size(), 1u);
+  std::atomic<bool> ends = false;
+  std::thread pulse([&] {
+    while (!ends) {
+      ::kill(followers[0], SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ::kill(followers[0], SIGCONT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  const auto waited = [&](int rank) {
+    const std::string metrics = HttpClient(server.port()).get("/metrics").body;
+    std::smatch found;
+    const std::regex sample(
+        fmt::format("reprise:rank_wait_seconds_total\\{{[^}}]*rank=\"{}\"\\}} ([0-9.e+-]+)", rank));
+    return std::regex_search(metrics, found, sample) ? std::stod(found[1]) : -1.0;
+  };
+  const double front = waited(0), other = waited(1);
+  EXPECT_EQ(choices(server.port(), R"({"prompt": "once upon a time", "max_tokens": 24, "temperature": 0, "n": 2,
+                                       "cache_salt": "another"})"),
+            answer);
+  ends = true;
+  pulse.join();
+  EXPECT_GE(front, 0);
+  EXPECT_GT(waited(0) - front, waited(1) - other) << "the front waits for the slow one";
+  EXPECT_EQ(HttpClient(server.port()).get("/health").status, 200);
+}
+
 // A replay that never ends on one rank alone, as a lost device's would.
 TEST(Ranks, AStepThatHangsOnOneRankEndsTheServerWithItsName) {
   const OneThread model;
