@@ -328,9 +328,7 @@ TEST(Ranks, ASlowRankIsWaitedForAndNamed) {
     return std::regex_search(metrics, found, sample) ? std::stod(found[1]) : -1.0;
   };
   const double front = waited(0), other = waited(1);
-  EXPECT_EQ(choices(server.port(), R"({"prompt": "once upon a time", "max_tokens": 24, "temperature": 0, "n": 2,
-                                       "cache_salt": "another"})"),
-            answer);
+  EXPECT_EQ(choices(server.port()), answer);
   ends = true;
   pulse.join();
   EXPECT_GE(front, 0);
