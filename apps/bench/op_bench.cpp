@@ -259,7 +259,8 @@ void OpBench::fill() {
     for (int64_t k = 0; k < n; ++k) {
       const int64_t v = name == "slots"          ? k * apart
                         : name == "context_lens" ? columns * kPageTokens
-                                                 : k;  // pages and borders of sequences, rows
+                        : name == "state_write"  ? n + k  // behind those that are read
+                                                 : k;     // pages and borders of sequences, rows
       const auto v32 = static_cast<int32_t>(v);
       std::memcpy(data + 4 * k, &v32, 4);
     }
@@ -267,6 +268,10 @@ void OpBench::fill() {
 }
 
 void OpBench::route(int64_t tokens) {
+  if (case_.one_sequence) {
+    const int32_t borders[] = {0, static_cast<int32_t>(tokens)};
+    std::memcpy(staging_.input("cu_seqlens").value().data, borders, sizeof borders);
+  }
   if (case_.experts == 0) return;
   const Routing routing = Routing::of(tokens, case_.experts, case_.per_token);
   for (size_t i = 0; i < case_.in.size(); ++i) {
@@ -394,7 +399,7 @@ OpLimit OpBench::limit(int64_t tokens, const MachineSpeed& machine, const CacheS
   StepSizes sizes;
   sizes.live = case_.live(tokens);
   sizes.cached_tokens = static_cast<double>(tokens * case_.context);
-  sizes.score_pairs = sizes.cached_tokens;
+  sizes.score_pairs = case_.one_sequence ? static_cast<double>(tokens * tokens) : sizes.cached_tokens;
   OpLimit out;
   // The last call stands for all; everything before its parts belongs to the copies before it.
   const Graph& graph = fused_->model->graph();

@@ -7,6 +7,7 @@
 
 #include "base/block_format.h"
 #include "bench/expert_cases.h"
+#include "bench/recurrent_cases.h"
 #include "ops/core.h"
 
 namespace reprise::apps {
@@ -195,8 +196,9 @@ std::vector<std::string> benchmarked_ops(const nn::FusedOps& fused) {
   std::vector<std::string> out;
   for (const nn::FusedOp& op : fused.all()) out.emplace_back(op.name());
   out.insert(out.end(), kSingleOps.begin(), kSingleOps.end());
-  for (std::string& op : expert_ops())
-    if (std::find(out.begin(), out.end(), op) == out.end()) out.push_back(std::move(op));
+  for (auto& more : {expert_ops(), recurrent_ops()})
+    for (const std::string& op : more)
+      if (std::find(out.begin(), out.end(), op) == out.end()) out.push_back(op);
   return out;
 }
 
@@ -206,6 +208,7 @@ std::vector<OpCase> op_cases(const std::string& op, const nn::FusedOps& fused, i
   for (const ModelSizes& m : kModels)
     for (OpCase& c : Maker(m, max_tokens).make(op)) out.push_back(std::move(c));
   for (OpCase& c : expert_cases(op, max_tokens)) out.push_back(std::move(c));
+  for (OpCase& c : recurrent_cases(op, max_tokens)) out.push_back(std::move(c));
   if (out.empty() && known)
     for (const nn::FusedExample& e : known->examples) {
       OpCase c{op, "example", "", e.symbols, e.in, e.attrs};

@@ -25,6 +25,7 @@ struct OpCase {
   bool fused = false;
   int64_t experts = 0, per_token = 0;  // where tokens go to some of so many experts
   int64_t context = 512;               // keys of each sequence, where there are any
+  bool one_sequence = false;           // all tokens are of one sequence, without a cache
 
   // The sizes of a step of so many tokens: "T" and "R" are the tokens, "Q" one more, other symbols their bound.
   LiveSizes live(int64_t tokens) const;

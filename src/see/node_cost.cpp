@@ -17,6 +17,26 @@ bool is_joint_cache(const TensorType& t) { return t.shape.rank() == 5; }
 // Operand i, or the result that is the same bytes: a cache, be it of keys and values together or of rows [pages, 128,
 // row] (keys, values, latents or ropes). A step touches little of those.
 bool is_cache(const Node& n, size_t i) { return n.op->operands[i].role == OperandRole::Cache; }
+// Operand i of an op that keeps states: of each sequence one slot is read and one is written.
+bool is_state(const Node& n, size_t i) {
+  const auto& operands = n.op->operands;
+  return is_cache(n, i) &&
+         std::any_of(operands.begin(), operands.end(), [](const OperandSchema& o) { return o.name == "state_read"; });
+}
+double slot_numbers(const TensorType& state) {
+  double numbers = 1;
+  for (size_t d = 1; d < state.shape.rank(); ++d) numbers *= static_cast<double>(state.shape[d].factor);
+  return numbers;
+}
+double state_bytes(const Node& n, const TensorType& state, const LiveSizes& live) {
+  size_t sequences = 0;
+  while (n.op->operands[sequences].name != "state_read") ++sequences;
+  return 2 * slot_numbers(state) * static_cast<double>(size_of(state.dtype)) *
+         static_cast<double>(n.in[sequences]->type.shape.elements(live));
+}
+// Per token and number of a state: its decay, what the key finds in it, the change, and what the query finds.
+constexpr double kDeltaFlops = 7;
+
 double token_bytes(const TensorType& cache) {
   const Shape& s = cache.shape;
   const int64_t elements = is_joint_cache(cache) ? 2 * s[2].factor * s[4].factor : s[2].factor;
@@ -97,6 +117,10 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
     return c;
   }
   c.flops += expansion_flops(n, sizes);
+  if (n.op->name == "segment_attention") {  // no cache: the pairs are those of its rows
+    c.flops += sizes.score_pairs * pair_flops(n);
+    c.dtype = n.in[0]->type.dtype;
+  }
   const LiveSizes& live = sizes.live;
   const bool lookup = reads_named_rows(*n.op);
   for (size_t i = 0; i < n.out.size(); ++i) {
@@ -107,7 +131,13 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
   for (size_t i = 0; i < n.in.size(); ++i) {
     const Value& v = *n.in[i];
     const bool param = v.def->is_param();
-    if (is_cache(n, i)) {
+    if (is_state(n, i)) {
+      const TensorType& state = v.type;
+      c.kv_bytes += state_bytes(n, state, live);
+      if (state.shape.rank() == 4)
+        c.flops += kDeltaFlops * static_cast<double>(live.value[1]) * slot_numbers(state);
+      c.dtype = DType::F32;
+    } else if (is_cache(n, i)) {
       const bool written = n.op->operands[i].mutated;
       const double tokens = written ? static_cast<double>(live.value[1]) : sizes.cached_tokens;
       c.kv_bytes += tokens * token_bytes(v.type);

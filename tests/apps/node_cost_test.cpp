@@ -43,6 +43,14 @@ std::map<std::string, NodeCost> costs(const std::string& model, DeviceKind devic
   return out;
 }
 
+// Qwen3-Next's four layers with states, of [3, 168] and [6, 12, 20] numbers: each is read and written once a sequence.
+TEST(NodeCost, StatesCountOnceASequence) {
+  const auto of = costs("qwen3_next", DeviceKind::Cpu, 1024);
+  EXPECT_EQ(of.at("causal_conv").kv_bytes, 4.0 * kBatch * 2 * 3 * 168 * 4);
+  EXPECT_EQ(of.at("gated_delta").kv_bytes, 4.0 * kBatch * 2 * 6 * 12 * 20 * 4);
+  EXPECT_EQ(of.at("gated_delta").flops, 4.0 * kBatch * 7 * 6 * 12 * 20);
+}
+
 // A step reads the rows that its tokens name, be they floats or blocks of a GGUF file, and never the whole table.
 TEST(NodeCost, TablesCountTheRowsThatAreNamed) {
   OpRegistry ops;
