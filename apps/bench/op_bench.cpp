@@ -260,7 +260,7 @@ void OpBench::fill() {
       const int64_t v = name == "slots"          ? k * apart
                         : name == "context_lens" ? columns * kPageTokens
                         : name == "state_write"  ? n + k  // behind those that are read
-                                                 : k;     // pages and borders of sequences, rows
+                                                 : k;      // pages and borders of sequences, rows
       const auto v32 = static_cast<int32_t>(v);
       std::memcpy(data + 4 * k, &v32, 4);
     }

@@ -24,8 +24,8 @@ struct EncoderSizes {
   const char* name;
   int64_t hidden, inner, heads, head_size;
 };
-constexpr EncoderSizes kEncoders[] = {{"Qwen3-VL-4B tower", 1024, 4096, 16, 64}, {"MiniLM-L6", 384, 1536, 12, 32},
-                                     {"launch-bound", 128, 256, 2, 64}};
+constexpr EncoderSizes kEncoders[] = {
+    {"Qwen3-VL-4B tower", 1024, 4096, 16, 64}, {"MiniLM-L6", 384, 1536, 12, 32}, {"launch-bound", 128, 256, 2, 64}};
 
 TensorType rows(DType dtype, int64_t width) { return {dtype, {Dim(1, kCaseTokens), Dim(width)}}; }
 

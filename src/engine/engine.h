@@ -406,8 +406,8 @@ class Engine final : public Executor {
   std::vector<Flight> flights_;    // max_in_flight() of them
   // By ticket: those of a step outlive all that may be in flight behind it. On a follower by slot.
   std::vector<StepMarks> marks_;
-  TensorView fed_tokens_;          // a follower's: what the step before gives, on the device
-  Ticket tickets_ = 0;             // the last one given out
+  TensorView fed_tokens_;  // a follower's: what the step before gives, on the device
+  Ticket tickets_ = 0;     // the last one given out
   std::vector<std::pair<kv::PageId, kv::PageId>> page_copies_;  // of pages, asked for since the last submit()
   double finished_us_ = 0;                                      // when the last step was known to be done
   bool told_no_times_ = false;                                  // that marks gave none

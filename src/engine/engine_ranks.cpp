@@ -136,8 +136,8 @@ Status Engine::tell_beside(const Flight& f, int slot) {
 
 // Tokens that this rank's device has from the step before, by the marks in their places.
 Status Engine::feed_marked_tokens(const LiveSizes& live) {
-  const std::span<int32_t> tokens = stage().ints(models::kTokensInput).first(
-      static_cast<size_t>(live.value[models::kTokens]));
+  const std::span<int32_t> tokens =
+      stage().ints(models::kTokensInput).first(static_cast<size_t>(live.value[models::kTokens]));
   for (size_t i = 0; i < tokens.size();) {
     if (tokens[i] >= 0) {
       ++i;
@@ -150,8 +150,8 @@ Status Engine::feed_marked_tokens(const LiveSizes& live) {
     if (!fed_tokens_.data || from + count > fed_tokens_.elements())
       return error(Code::Internal, "rows {} to {} of the step before are wanted, which gave {} tokens", from,
                    from + count, fed_tokens_.data ? fed_tokens_.elements() : 0);
-    staging_.feed(models::kTokensInput, static_cast<int64_t>(i),
-                  static_cast<const int32_t*>(fed_tokens_.data) + from, count);
+    staging_.feed(models::kTokensInput, static_cast<int64_t>(i), static_cast<const int32_t*>(fed_tokens_.data) + from,
+                  count);
     i = end;
   }
   return Status::ok();

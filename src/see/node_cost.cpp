@@ -134,8 +134,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
     if (is_state(n, i)) {
       const TensorType& state = v.type;
       c.kv_bytes += state_bytes(n, state, live);
-      if (state.shape.rank() == 4)
-        c.flops += kDeltaFlops * static_cast<double>(live.value[1]) * slot_numbers(state);
+      if (state.shape.rank() == 4) c.flops += kDeltaFlops * static_cast<double>(live.value[1]) * slot_numbers(state);
       c.dtype = DType::F32;
     } else if (is_cache(n, i)) {
       const bool written = n.op->operands[i].mutated;

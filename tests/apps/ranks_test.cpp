@@ -323,8 +323,7 @@ TEST(Ranks, ASlowRankIsWaitedForAndNamed) {
   const auto waited = [&](int rank) {
     const std::string metrics = HttpClient(server.port()).get("/metrics").body;
     std::smatch found;
-    const std::regex sample(
-        fmt::format("reprise:rank_wait_seconds_total\\{{[^}}]*rank=\"{}\"\\}} ([0-9.e+-]+)", rank));
+    const std::regex sample(fmt::format("reprise:rank_wait_seconds_total\\{{[^}}]*rank=\"{}\"\\}} ([0-9.e+-]+)", rank));
     return std::regex_search(metrics, found, sample) ? std::stod(found[1]) : -1.0;
   };
   const double front = waited(0), other = waited(1);

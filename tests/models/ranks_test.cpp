@@ -160,20 +160,21 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 // The families whose layers are those of the ones above in another order, with other norms, scales or windows.
-INSTANTIATE_TEST_SUITE_P(
-    Others, RanksTest,
-    testing::Values(Case{"cohere", DType::F32, {3}}, Case{"cohere2", DType::BF16, {2}},
-                    Case{"ernie", DType::BF16, {2}}, Case{"ernie_moe", DType::F32, {2, {2, 2}}},
-                    Case{"exaone4_full", DType::BF16, {3}}, Case{"exaone4_window", DType::F32, {2}},
-                    Case{"falcon3", DType::BF16, {3}}, Case{"gemma3", DType::BF16, {3}},
-                    Case{"glm4", DType::BF16, {2, 6}}, Case{"glm4_moe", DType::F32, {3, {3, 3}}},
-                    Case{"granite", DType::BF16, {3}}, Case{"granite_moe", DType::F32, {2, {2, 2}}},
-                    Case{"hunyuan", DType::BF16, {3}}, Case{"mistral_small3", DType::BF16, {3}},
-                    Case{"olmo3", DType::F32, {5}}, Case{"phi3_longrope", DType::BF16, {5}},
-                    Case{"seed_oss", DType::F32, {5}}, Case{"smollm3", DType::BF16, {3}}),
-    [](const auto& info) {
-      return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
-    });
+INSTANTIATE_TEST_SUITE_P(Others, RanksTest,
+                         testing::Values(Case{"cohere", DType::F32, {3}}, Case{"cohere2", DType::BF16, {2}},
+                                         Case{"ernie", DType::BF16, {2}}, Case{"ernie_moe", DType::F32, {2, {2, 2}}},
+                                         Case{"exaone4_full", DType::BF16, {3}},
+                                         Case{"exaone4_window", DType::F32, {2}}, Case{"falcon3", DType::BF16, {3}},
+                                         Case{"gemma3", DType::BF16, {3}}, Case{"glm4", DType::BF16, {2, 6}},
+                                         Case{"glm4_moe", DType::F32, {3, {3, 3}}}, Case{"granite", DType::BF16, {3}},
+                                         Case{"granite_moe", DType::F32, {2, {2, 2}}},
+                                         Case{"hunyuan", DType::BF16, {3}}, Case{"mistral_small3", DType::BF16, {3}},
+                                         Case{"olmo3", DType::F32, {5}}, Case{"phi3_longrope", DType::BF16, {5}},
+                                         Case{"seed_oss", DType::F32, {5}}, Case{"smollm3", DType::BF16, {3}}),
+                         [](const auto& info) {
+                           return printed(info.param.model + std::string("_") +
+                                          std::string(dtype_name(info.param.dtype)));
+                         });
 
 // Ranks of several hosts see no memory of each other: what they exchange goes over a wire.
 struct HostsCase {
