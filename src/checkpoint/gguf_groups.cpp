@@ -13,6 +13,20 @@ Status add_expert_sizes(GgufFields& in, bool normalised) {
   return Status::ok();
 }
 
+Status add_grouped_experts(GgufFields& in, bool normalised) {
+  RETURN_IF_ERROR(add_expert_sizes(in, normalised));
+  RETURN_IF_ERROR(in.copy("leading_dense_block_count", "first_k_dense_replace", false));
+  if (!in.out().contains("first_k_dense_replace")) in.out()["first_k_dense_replace"] = 0;
+  RETURN_IF_ERROR(in.copy("expert_shared_count", "n_shared_experts", false));
+  if (!in.out().contains("n_shared_experts")) in.out()["n_shared_experts"] = 0;
+  ASSIGN_OR_RETURN(const auto scale, in.file().number(in.key("expert_weights_scale")));
+  in.out()["routed_scaling_factor"] = scale.value_or(0) == 0 ? 1.0 : *scale;
+  ASSIGN_OR_RETURN(const auto groups, in.get("expert_group_count"));
+  if (groups.value_or(0) <= 0) return Status::ok();
+  in.out()["n_group"] = *groups;
+  return in.copy("expert_group_used_count", "topk_group");
+}
+
 // Nothing when no layer has any.
 void add_dense_layers(GgufFields& in) {
   const auto layers = std::min(kMaxLayers, in.out()["num_hidden_layers"].get<int64_t>());
