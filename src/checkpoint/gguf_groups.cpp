@@ -1,6 +1,7 @@
 #include "checkpoint/gguf_groups.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "checkpoint/limits.h"
 
@@ -34,6 +35,32 @@ void add_dense_layers(GgufFields& in) {
   for (int64_t l = 0; l < layers; ++l)
     if (!in.file().find(fmt::format("blk.{}.ffn_down_exps.weight", l))) dense.push_back(static_cast<uint64_t>(l));
   in.out()["mlp_only_layers"] = static_cast<int64_t>(dense.size()) < layers ? dense : Json::array();
+}
+
+Status add_long_factors(GgufFields& in) {
+  const GgufFile& file = in.file();
+  Json scaling = {{"rope_type", "longrope"}};
+  for (const auto& [tensor, to] :
+       {std::pair{"rope_factors_short.weight", "short_factor"}, {"rope_factors_long.weight", "long_factor"}}) {
+    const StoredTensor* t = file.find(tensor);
+    if (!t) return Status::ok();
+    const std::span<const uint8_t> bytes = file.bytes(*t);
+    if (t->type != StorageType::F32 || t->shape.size() != 1 || bytes.size() % sizeof(float) != 0)
+      return invalid("{}: tensor \"{}\" is stored as {}; allowed: a vector of F32", file.source(), tensor,
+                     t->type_name);
+    std::vector<float> factors(bytes.size() / sizeof(float));
+    std::memcpy(factors.data(), bytes.data(), bytes.size());
+    scaling[to] = factors;
+  }
+  ASSIGN_OR_RETURN(const auto original, in.get("rope.scaling.original_context_length"));
+  if (!original) return in.missing("rope.scaling.original_context_length");
+  scaling["original_max_position_embeddings"] = *original;
+  ASSIGN_OR_RETURN(const auto attention, file.number(in.key("rope.scaling.attn_factor")));
+  if (attention.value_or(0) > 0) scaling["attention_factor"] = *attention;
+  if (in.out().contains("gguf_partial_rotary_factor"))
+    scaling["partial_rotary_factor"] = in.out()["gguf_partial_rotary_factor"];
+  in.out()["rope_scaling"] = std::move(scaling);
+  return Status::ok();
 }
 
 Status add_window_pattern(GgufFields& in) {

@@ -47,6 +47,8 @@ Status add_expert_sizes(GgufFields& in, bool normalised);
 Status add_grouped_experts(GgufFields& in, bool normalised);
 // mlp_only_layers: those that have no tensors of experts.
 void add_dense_layers(GgufFields& in);
+// Longrope, whose lists are tensors.
+Status add_long_factors(GgufFields& in);
 // Which layers have the window, where a file lists them.
 Status add_window_pattern(GgufFields& in);
 // Latent attention.

@@ -85,6 +85,17 @@ TEST(LongRope, TheSameBitsInChunksThreadsAndModes) {
                }).empty());
 }
 
+// Lists that are tensors, and a factor of attention in fp32.
+TEST(LongRope, AGgufFileGivesTheSameBits) {
+  const std::string file = std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/phi3_longrope.gguf";
+  const auto goldens = testing_support::read_goldens(folder(), "golden_long.safetensors");
+  auto a = open_engine(file, with_context(203)), b = open_engine(folder(), with_context(203));
+  ASSERT_TRUE(a.is_ok()) << a.status().message();
+  ASSERT_TRUE(b.is_ok()) << b.status().message();
+  for (const auto& [length, g] : goldens)
+    EXPECT_TRUE(testing_support::same_bits(all_logits(**a, g.tokens, 1000), all_logits(**b, g.tokens, 1000)));
+}
+
 TEST(LongRope, TheUsualContextIsTheBorder) {
   const auto opened = [](int64_t context) { return open_engine(folder(), with_context(context)); };
   auto usual = opened(0);

@@ -12,6 +12,7 @@ float), glm.py (layers that predict further tokens are counted among the blocks)
 """
 
 import json
+import math
 
 from common import DATA
 
@@ -24,7 +25,7 @@ from safetensors import safe_open
 MODELS = {"mixtral_top2": "llama", "qwen2_moe_shared": "qwen2moe", "qwen3_moe_norm": "qwen3moe",
           "deepseek_v2_lite": "deepseek2", "deepseek_v3_moe": "deepseek2"}
 NEWER = {"deepseek_v2_lite"}
-SMALL = {"gemma2": "gemma2", "gemma3_text_of_images": "gemma3", "phi3_partial": "phi3", "glm4": "glm4", "olmo2": "olmo2",
+SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "gemma3", "phi3_partial": "phi3", "glm4": "glm4", "olmo2": "olmo2",
          "granite": "granite", "granite_moe": "granitemoe", "smollm3": "smollm3", "cohere": "command-r", "cohere2": "cohere2",
          "starcoder2": "starcoder2", "exaone4_window": "exaone4", "ernie": "ernie4_5", "seed_oss": "seed_oss",
          "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama", "glm4_moe": "glm4moe", "ernie_moe": "ernie4_5-moe",
@@ -189,13 +190,20 @@ def small_tensors(name, arch, config):
         yield key, np.stack([of[e] for e in range(len(of))])
 
 
-def add_of_family(w, arch, config):
+def add_of_family(w, arch, config, rope):
     """What llama.cpp's converters write for single families."""
     if arch.startswith("gemma") or arch in ("olmo2", "exaone4", "cohere2", "phi3", "starcoder2"):
         if config.get("sliding_window"):
             w.add_sliding_window(config["sliding_window"])
     if arch == "exaone4":
         w.add_sliding_window_pattern([t == "sliding_attention" for t in config["layer_types"]])
+    if arch == "phi3" and rope.get("rope_type") == "longrope":  # conversion/phi.py: no type, and lists as tensors
+        old = rope["original_max_position_embeddings"]
+        w.add_rope_scaling_orig_ctx_len(old)
+        w.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(config["max_position_embeddings"] / old) / math.log(old)))
+        w.add_sliding_window(config["sliding_window"] or 0)
+        for which in ("long", "short"):
+            w.add_tensor(f"rope_factors_{which}.weight", np.array(rope[f"{which}_factor"], dtype=np.float32))
     if arch == "gemma2":
         w.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         w.add_final_logit_softcapping(config["final_logit_softcapping"])
@@ -318,7 +326,7 @@ def write_small(name, arch):
     w.add_key_length(head)
     w.add_value_length(head)
     w.add_rope_dimension_count(int(head * (rope.get("partial_rotary_factor") or 1)))
-    add_of_family(w, arch, config)
+    add_of_family(w, arch, config, rope)
     finish(w, name, small_tensors(name, arch, config))
 
 
