@@ -155,6 +155,18 @@ MODELS = [
           layer_types=["sliding_attention", "full_attention", "sliding_attention"],
           rope={"rope_type": "default", "rope_theta": 10000.0}),
 ]
+# Sizes of heads that published models have, beside the odd ones above, with one to eight queries for a key.
+MODELS += [
+    model(LlamaConfig, "llama_head80_gqa8", seed=200, vocab_size=131, hidden_size=32, intermediate_size=37, head_dim=80, num_attention_heads=8,
+          num_key_value_heads=1, num_hidden_layers=1, rms_norm_eps=1e-5, rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(Qwen3Config, "qwen3_head96", seed=201, vocab_size=127, hidden_size=30, intermediate_size=41, head_dim=96, num_attention_heads=3,
+          num_key_value_heads=3, tie_word_embeddings=True, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(MistralConfig, "mistral_head192_gqa2", seed=202, vocab_size=137, hidden_size=28, intermediate_size=35, head_dim=192,
+          num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=1, sliding_window=24, rms_norm_eps=1e-5,
+          rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(LlamaConfig, "llama_head256_gqa8", seed=203, vocab_size=139, hidden_size=32, intermediate_size=33, head_dim=256,
+          num_attention_heads=8, num_key_value_heads=1, num_hidden_layers=1, rms_norm_eps=1e-5, rope={"rope_type": "default", "rope_theta": 500000.0}),
+]
 MODELS += [model(**row) for row in FAMILIES]
 
 
