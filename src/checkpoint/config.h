@@ -37,8 +37,13 @@ struct RopeScaling {
   std::optional<double> mscale;
   std::optional<double> mscale_all_dim;  // latent attention: of every kind of scaling
   bool truncate = true;
-  std::vector<double>
-      short_factor;  // longrope: divides each frequency of contexts that are not longer than the old one
+  // longrope: lists that divide the frequencies. The short one is for contexts up to max_position_embeddings, which is
+  // the old length then; the long one for those up to long_positions (0: there are none).
+  std::vector<double> short_factor, long_factor;
+  int64_t long_positions = 0;
+  bool takes_long = false;  // the context is of the long list; all sequences are, whatever their length
+
+  const std::vector<double>& divisors() const { return takes_long ? long_factor : short_factor; }
 };
 
 // Positions of layers with a window, where they turn otherwise than those of the others.

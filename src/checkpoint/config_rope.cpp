@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/limits.h"
@@ -132,8 +133,8 @@ class RopeReader {
     return Status::ok();
   }
 
-  // One list of factors for contexts up to the old length and one for longer ones; a model is served up to the old
-  // length, by the first. Both scale cosines and sines by what the whole stretch is.
+  // One list of factors for contexts up to the old length and one for longer ones. The old length is the usual one;
+  // who asks for more gets the other list. Both scale cosines and sines by what the whole stretch is.
   Status read_long() {
     RopeScaling& rope = out_.rope;
     RETURN_IF_ERROR(in_.number("factor", 1.0, 1e6, rope.factor));
@@ -145,18 +146,14 @@ class RopeReader {
     const int64_t original = outside ? *outside : *inside;
     rope.original_max_position_embeddings = original;
     RETURN_IF_ERROR(read_factors("short_factor", rope.short_factor));
-    std::vector<double> long_factor;
-    RETURN_IF_ERROR(read_factors("long_factor", long_factor));
+    RETURN_IF_ERROR(read_factors("long_factor", rope.long_factor));
     const double length = static_cast<double>(original);
     const double stretch = rope.factor.value_or(static_cast<double>(out_.max_position_embeddings) / length);
     if (!rope.attention_factor)
       rope.attention_factor = stretch <= 1 ? 1.0 : std::sqrt(1 + std::log(stretch) / std::log(length));
     rope.factor.reset();
-    if (out_.max_position_embeddings > original) {
-      note(fmt::format("rope_type longrope: contexts up to {} tokens; the factors of longer ones are not computed",
-                       original));
-      out_.max_position_embeddings = original;
-    }
+    if (out_.max_position_embeddings > original)
+      rope.long_positions = std::exchange(out_.max_position_embeddings, original);
     read_.insert(read_.end(), {"factor", "attention_factor", kOriginal, "short_factor", "long_factor", "short_mscale",
                                "long_mscale"});
     for (const std::string_view key : {"short_mscale", "long_mscale"})

@@ -74,6 +74,30 @@ std::optional<std::pair<std::string_view, std::string_view>> stack_name(std::str
   return std::nullopt;
 }
 
+bool is_plain_float(const CheckpointTensor& t) {
+  return plain_dtype(t.type) && readable_as_float(t.type) &&
+         t.bytes == static_cast<uint64_t>(t.elements()) * block_layout(t.type).bytes;
+}
+
+// Takes apart "a.experts.up_proj.bias" of GGUF files: a row for each expert.
+bool take_biases(const CheckpointTensor& t, std::vector<CheckpointTensor>& out) {
+  constexpr std::string_view kBias = ".bias";
+  if (!t.name.ends_with(kBias) || t.shape.size() != 2 || !is_plain_float(t)) return false;
+  if (t.shape[0] < 1 || t.shape[0] > kMaxExperts) return false;
+  const auto name = stack_name(std::string_view(t.name).substr(0, t.name.size() - kBias.size()));
+  if (!name) return false;
+  for (int64_t e = 0; e < t.shape[0]; ++e) {
+    CheckpointTensor one = t;
+    one.name = fmt::format("{}.{}.{}{}", name->first, e, name->second, kBias);
+    one.file_name = fmt::format("{}[{}]", t.file_name, e);
+    one.shape = {t.shape[1]};
+    one.bytes = t.bytes / static_cast<uint64_t>(t.shape[0]);
+    one.offset += one.bytes * static_cast<uint64_t>(e);
+    out.push_back(std::move(one));
+  }
+  return true;
+}
+
 // Rows [first, first + rows) of a stack's matrix `e`.
 CheckpointTensor slice_of(const CheckpointTensor& stack, std::string_view scope, int64_t e, std::string_view leaf,
                           int64_t first, int64_t rows) {
@@ -151,11 +175,6 @@ CheckpointTensor blocks_of(const CheckpointTensor& stack, const CheckpointTensor
   t.span = (rows - s.first) * row;
   t.exponents = {scales.file, scales.offset + first * blocks, s.step * blocks};
   return t;
-}
-
-bool is_plain_float(const CheckpointTensor& t) {
-  return plain_dtype(t.type) && readable_as_float(t.type) &&
-         t.bytes == static_cast<uint64_t>(t.elements()) * block_layout(t.type).bytes;
 }
 
 bool are_blocks(const CheckpointTensor& blocks, const CheckpointTensor& scales) {
@@ -258,7 +277,7 @@ std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> 
   const GptOssStacks gpt_oss(tensors);
   const auto turned = turned_scopes(tensors);
   for (CheckpointTensor& t : tensors) {
-    if (gpt_oss.take(t, out)) continue;
+    if (gpt_oss.take(t, out) || take_biases(t, out)) continue;
     const auto name = stack_name(t.name);
     const bool whole = name && t.shape.size() == 3 && t.shape[0] > 0 && t.shape[0] <= kMaxExperts && t.rows() > 0 &&
                        t.bytes % static_cast<uint64_t>(t.rows()) == 0;

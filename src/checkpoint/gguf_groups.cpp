@@ -1,6 +1,7 @@
 #include "checkpoint/gguf_groups.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "checkpoint/limits.h"
 
@@ -13,6 +14,20 @@ Status add_expert_sizes(GgufFields& in, bool normalised) {
   return Status::ok();
 }
 
+Status add_grouped_experts(GgufFields& in, bool normalised) {
+  RETURN_IF_ERROR(add_expert_sizes(in, normalised));
+  RETURN_IF_ERROR(in.copy("leading_dense_block_count", "first_k_dense_replace", false));
+  if (!in.out().contains("first_k_dense_replace")) in.out()["first_k_dense_replace"] = 0;
+  RETURN_IF_ERROR(in.copy("expert_shared_count", "n_shared_experts", false));
+  if (!in.out().contains("n_shared_experts")) in.out()["n_shared_experts"] = 0;
+  ASSIGN_OR_RETURN(const auto scale, in.file().number(in.key("expert_weights_scale")));
+  in.out()["routed_scaling_factor"] = scale.value_or(0) == 0 ? 1.0 : *scale;
+  ASSIGN_OR_RETURN(const auto groups, in.get("expert_group_count"));
+  if (groups.value_or(0) <= 0) return Status::ok();
+  in.out()["n_group"] = *groups;
+  return in.copy("expert_group_used_count", "topk_group");
+}
+
 // Nothing when no layer has any.
 void add_dense_layers(GgufFields& in) {
   const auto layers = std::min(kMaxLayers, in.out()["num_hidden_layers"].get<int64_t>());
@@ -20,6 +35,32 @@ void add_dense_layers(GgufFields& in) {
   for (int64_t l = 0; l < layers; ++l)
     if (!in.file().find(fmt::format("blk.{}.ffn_down_exps.weight", l))) dense.push_back(static_cast<uint64_t>(l));
   in.out()["mlp_only_layers"] = static_cast<int64_t>(dense.size()) < layers ? dense : Json::array();
+}
+
+Status add_long_factors(GgufFields& in) {
+  const GgufFile& file = in.file();
+  Json scaling = {{"rope_type", "longrope"}};
+  for (const auto& [tensor, to] :
+       {std::pair{"rope_factors_short.weight", "short_factor"}, {"rope_factors_long.weight", "long_factor"}}) {
+    const StoredTensor* t = file.find(tensor);
+    if (!t) return Status::ok();
+    const std::span<const uint8_t> bytes = file.bytes(*t);
+    if (t->type != StorageType::F32 || t->shape.size() != 1 || bytes.size() % sizeof(float) != 0)
+      return invalid("{}: tensor \"{}\" is stored as {}; allowed: a vector of F32", file.source(), tensor,
+                     t->type_name);
+    std::vector<float> factors(bytes.size() / sizeof(float));
+    std::memcpy(factors.data(), bytes.data(), bytes.size());
+    scaling[to] = factors;
+  }
+  ASSIGN_OR_RETURN(const auto original, in.get("rope.scaling.original_context_length"));
+  if (!original) return in.missing("rope.scaling.original_context_length");
+  scaling["original_max_position_embeddings"] = *original;
+  ASSIGN_OR_RETURN(const auto attention, file.number(in.key("rope.scaling.attn_factor")));
+  if (attention.value_or(0) > 0) scaling["attention_factor"] = *attention;
+  if (in.out().contains("gguf_partial_rotary_factor"))
+    scaling["partial_rotary_factor"] = in.out()["gguf_partial_rotary_factor"];
+  in.out()["rope_scaling"] = std::move(scaling);
+  return Status::ok();
 }
 
 Status add_window_pattern(GgufFields& in) {

@@ -43,8 +43,12 @@ class GgufFields {
 
 // Sizes of experts that have keys of their own; whether their weights are normalised where a file says nothing of it.
 Status add_expert_sizes(GgufFields& in, bool normalised);
+// Experts behind the first layers, chosen among the best of some groups, and shared ones.
+Status add_grouped_experts(GgufFields& in, bool normalised);
 // mlp_only_layers: those that have no tensors of experts.
 void add_dense_layers(GgufFields& in);
+// Longrope, whose lists are tensors.
+Status add_long_factors(GgufFields& in);
 // Which layers have the window, where a file lists them.
 Status add_window_pattern(GgufFields& in);
 // Latent attention.

@@ -25,6 +25,7 @@ constexpr Pair kLayer[] = {
     {"attn_output", "self_attn.o_proj"},
     {"attn_q_norm", "self_attn.q_norm"},
     {"attn_k_norm", "self_attn.k_norm"},
+    {"attn_sinks", "self_attn.sinks"},
     {"ffn_norm", "post_attention_layernorm"},
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
@@ -63,7 +64,7 @@ struct OwnPair {
 };
 
 constexpr OwnPair kOfSome[] = {
-    {"gemma2 gemma3 olmo2 exaone4 seed_oss", "post_attention_norm", "post_attention_layernorm"},
+    {"gemma2 gemma3 olmo2 exaone4 seed_oss gpt-oss glm4moe", "post_attention_norm", "post_attention_layernorm"},
     {"gemma2 gemma3 olmo2 exaone4", "post_ffw_norm", "post_feedforward_layernorm"},
     {"gemma2 gemma3", "ffn_norm", "pre_feedforward_layernorm"},
     {"glm4", "post_attention_norm", "post_self_attn_layernorm"},
@@ -88,9 +89,11 @@ bool is_one_of(std::string_view word, std::string_view words) {
 // experts.
 struct Spelling {
   std::string_view hf, ours;
+  std::string_view architectures = {};  // whose name it is, separated by spaces; empty: of all
 };
 constexpr Spelling kSpellings[] = {{".e_score_correction_bias", ".e_score_correction.bias"},
-                                   {".shared_experts.", ".shared_expert."}};
+                                   {".self_attn.sinks", ".self_attn.sinks.weight"},
+                                   {".shared_experts.", ".shared_expert.", "deepseek2 glm4moe ernie4_5-moe"}};
 
 void respell(std::string& text, std::string_view from, std::string_view to) {
   if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
@@ -170,8 +173,8 @@ std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelSh
   for (const Pair& p : kLayer) {
     if (p.gguf != parts->stem) continue;
     std::string name = fmt::format("model.layers.{}.{}{}", parts->layer, p.hf, parts->suffix);
-    respell(name, kSpellings[0].ours, kSpellings[0].hf);
-    if (model.architecture == "deepseek2") respell(name, kSpellings[1].ours, kSpellings[1].hf);
+    for (const Spelling& s : kSpellings)
+      if (s.architectures.empty() || is_one_of(model.architecture, s.architectures)) respell(name, s.ours, s.hf);
     return name;
   }
   return std::nullopt;

@@ -170,6 +170,23 @@ Status Engine::open_checkpoint() {
   return Status::ok();
 }
 
+namespace {
+
+// Which list longrope divides by. The context decides and not a sequence's length, as a token's bits then depend on
+// nothing that comes behind it.
+void choose_factors(checkpoint::RopeScaling& rope, int64_t original, int64_t context) {
+  rope.takes_long = context > original;
+  if (rope.takes_long)
+    log::notice("`context_length` {}: above {} tokens longrope takes its long factors, for sequences of every length",
+                context, original);
+  else
+    log::notice(
+        "rope_type longrope: the short factors, for contexts up to {}; a `context_length` up to {} takes the long ones",
+        original, rope.long_positions);
+}
+
+}  // namespace
+
 Status Engine::choose_context() {
   const ModelConfigFields& f = config_.fields;
   // Some scalings stretch the stated window at run time; the others state the stretched length already.
@@ -181,8 +198,8 @@ Status Engine::choose_context() {
     case checkpoint::RopeKind::Yarn:
       longest = std::max(longest, factor * static_cast<double>(f.rope.original_max_position_embeddings.value_or(0)));
       break;
+    case checkpoint::RopeKind::Long: longest = std::max(longest, static_cast<double>(f.rope.long_positions)); break;
     case checkpoint::RopeKind::None:
-    case checkpoint::RopeKind::Long:
     case checkpoint::RopeKind::Llama3: break;
   }
   const int64_t usual = config_.pooling.max_tokens;
@@ -192,6 +209,8 @@ Status Engine::choose_context() {
     return invalid(
         "`context_length` {} is more than the model's {}; set max_position_embeddings with `override` to try it anyway",
         options_.context_length, static_cast<int64_t>(longest));
+  if (f.rope.long_positions > 0)
+    choose_factors(config_.fields.rope, f.max_position_embeddings, options_.context_length);
   return Status::ok();
 }
 

@@ -31,6 +31,7 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
   key.add("config", fields.raw().dump(-1, ' ', true, Json::error_handler_t::replace));
   key.add("modelslim", fields.modelslim.dump(-1, ' ', true, Json::error_handler_t::replace));
   key.add("rope freqs", fields.has_rope_freqs);
+  key.add("rope long", fields.rope.takes_long);
   key.add("pooling", fmt::format("{} {} {} {}", checkpoint::pool_kind_name(pooling.kind), pooling.normalise,
                                  pooling.yes, pooling.no));
   for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));

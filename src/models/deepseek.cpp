@@ -133,26 +133,14 @@ Status read_v3(const FieldReader& in, ModelConfigFields& out) {
   return read_groups(in, true, out);
 }
 
-// Experts behind the first layers, chosen among the best of some groups, and shared ones.
-Status add_groups(GgufFields& r, bool v3) {
-  RETURN_IF_ERROR(checkpoint::add_expert_sizes(r, false));
-  RETURN_IF_ERROR(r.copy("leading_dense_block_count", "first_k_dense_replace", false));
-  if (!r.out().contains("first_k_dense_replace")) r.out()["first_k_dense_replace"] = 0;
-  RETURN_IF_ERROR(r.copy("expert_shared_count", "n_shared_experts", false));
-  if (!r.out().contains("n_shared_experts")) r.out()["n_shared_experts"] = 0;
-  ASSIGN_OR_RETURN(const auto scale, r.file().number(r.key("expert_weights_scale")));
-  r.out()["routed_scaling_factor"] = scale.value_or(0) == 0 ? 1.0 : *scale;
-  ASSIGN_OR_RETURN(const auto groups, r.get("expert_group_count"));
-  if (groups.value_or(0) > 0) {
-    r.out()["n_group"] = *groups;
-    RETURN_IF_ERROR(r.copy("expert_group_used_count", "topk_group"));
-  }
-  if (!v3) r.out()["topk_method"] = groups.value_or(1) > 1 ? "group_limited_greedy" : "greedy";
+Status add_v2(GgufFields& r) {
+  RETURN_IF_ERROR(checkpoint::add_grouped_experts(r, false));
+  const Json groups = r.out().value("n_group", Json(1));
+  r.out()["topk_method"] = groups.get<int64_t>() > 1 ? "group_limited_greedy" : "greedy";
   return Status::ok();
 }
 
-Status add_v2(GgufFields& r) { return add_groups(r, false); }
-Status add_v3(GgufFields& r) { return add_groups(r, true); }
+Status add_v3(GgufFields& r) { return checkpoint::add_grouped_experts(r, false); }
 
 // llama.cpp has one name for both; V3 chooses its experts by sigmoids.
 Result<bool> holds_v3(const GgufFields& r) {

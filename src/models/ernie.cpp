@@ -1,5 +1,7 @@
 // ERNIE 4.5, dense and with experts: pairs of neighbours turn. Experts are chosen by softmax and a bias, and a layer
 // has shared ones besides.
+#include <algorithm>
+
 #include "checkpoint/field_reader.h"
 #include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
@@ -55,6 +57,22 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
 Status add(checkpoint::GgufFields& in) {
   in.out()["use_bias"] = in.has("blk.0.attn_q.bias");
   in.out()["attention_bias"] = in.out()["mlp_bias"] = false;
+  return Status::ok();
+}
+
+// A file does not say which layer with experts is the last one; its tensors do.
+Status add_moe(checkpoint::GgufFields& in) {
+  Json& out = in.out();
+  RETURN_IF_ERROR(add(in));
+  RETURN_IF_ERROR(in.copy("expert_feed_forward_length", "moe_intermediate_size"));
+  for (const auto& [name, to] : {std::pair{"expert_shared_count", "moe_num_shared_experts"},
+                                 {"leading_dense_block_count", "moe_layer_start_index"}}) {
+    out[to] = 0;
+    RETURN_IF_ERROR(in.copy(name, to, false));
+  }
+  RETURN_IF_ERROR(in.copy("interleave_moe_layer_step", "moe_layer_interval", false));
+  for (int64_t l = 0; l < std::min(checkpoint::kMaxLayers, out["num_hidden_layers"].get<int64_t>()); ++l)
+    if (in.has(fmt::format("blk.{}.ffn_down_exps.weight", l))) out["moe_layer_end_index"] = l;
   return Status::ok();
 }
 
@@ -118,7 +136,8 @@ const ModelSpec kErnieMoe{.family = {.architecture = "Ernie4_5_MoeForCausalLM",
                                                .theta = 5e5,
                                                .tied = true},
                                      .fields = kFieldsMoe,
-                                     .read = read_moe},
+                                     .read = read_moe,
+                                     .gguf = {.name = "ernie4_5-moe", .experts = "moe_num_experts", .add = add_moe}},
                           .forward = forward_experts};
 
 }  // namespace reprise::models::ernie

@@ -1,6 +1,7 @@
 // GLM-4.5 and 4.6: the first half of a head turns; experts behind the first layers, chosen as in DeepSeek-V3, and
 // shared ones.
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
 #include "models/draft_head.h"
 #include "models/experts.h"
@@ -64,6 +65,11 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
   return Status::ok();
 }
 
+Status add(checkpoint::GgufFields& in) {
+  in.out()["use_qk_norm"] = in.has("blk.0.attn_q_norm.weight");
+  return checkpoint::add_grouped_experts(in, true);
+}
+
 extern const ModelSpec kPrediction;  // below, behind the family that it is of
 }  // namespace
 
@@ -80,6 +86,7 @@ const ModelSpec kGlm4Moe{.family = {.architecture = "Glm4MoeForCausalLM",
                                               .rotated = 0.5},
                                     .fields = kFields,
                                     .read = read,
+                                    .gguf = {.name = "glm4moe", .experts = "n_routed_experts", .add = add},
                                     .partial_rotation = true},
                          .forward = forward<false>,
                          .prediction = &kPrediction};

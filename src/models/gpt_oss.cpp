@@ -1,6 +1,7 @@
 // gpt-oss: windows in every second layer, attention with sinks, and experts in every layer with biases and a clamped
 // SwiGLU. Files have the experts in MXFP4 or as floats (checkpoint/expert_tensors.h).
 #include "checkpoint/config_groups.h"
+#include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 #include "models/experts.h"
 
@@ -42,28 +43,39 @@ Status read(const checkpoint::FieldReader& in, checkpoint::ModelConfigFields& ou
                                   out);
 }
 
+// Of numbers that a file does not have, llama.cpp and Hugging Face have the same, but for the ramp of YaRN: gpt-oss is
+// trained with one that is not rounded to whole dimensions.
+Status add(checkpoint::GgufFields& in) {
+  Json& rope = in.out()["rope_scaling"];
+  if (!rope.is_object()) rope = {{"rope_type", "default"}};
+  if (rope["rope_type"] == "yarn") rope["truncate"] = false;
+  return Status::ok();
+}
+
 bool slides(const checkpoint::ModelConfigFields& f, int64_t layer) {
   return f.listed_as_sliding(layer).value_or(layer % 2 == 0);
 }
 
 }  // namespace
 
-const ModelSpec kGptOss{.family = {.architecture = "GptOssForCausalLM",
-                                   .model_type = "gpt_oss",
-                                   .sizes = {.vocab = 201088,
-                                             .hidden = 2880,
-                                             .intermediate = 2880,
-                                             .layers = 36,
-                                             .heads = 64,
-                                             .kv_heads = 8,
-                                             .head_dim = 64,
-                                             .positions = 131072,
-                                             .window = 128,
-                                             .eps = 1e-5,
-                                             .theta = 1.5e5},
-                                   .fields = kFields,
-                                   .read = read,
-                                   .slides = slides},
-                        .forward = forward};
+const ModelSpec kGptOss{
+    .family = {.architecture = "GptOssForCausalLM",
+               .model_type = "gpt_oss",
+               .sizes = {.vocab = 201088,
+                         .hidden = 2880,
+                         .intermediate = 2880,
+                         .layers = 36,
+                         .heads = 64,
+                         .kv_heads = 8,
+                         .head_dim = 64,
+                         .positions = 131072,
+                         .window = 128,
+                         .eps = 1e-5,
+                         .theta = 1.5e5},
+               .fields = kFields,
+               .read = read,
+               .slides = slides,
+               .gguf = {.name = "gpt-oss", .windows = true, .experts = "num_local_experts", .add = add}},
+    .forward = forward};
 
 }  // namespace reprise::models::gpt_oss

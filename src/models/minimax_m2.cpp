@@ -52,6 +52,7 @@ const ModelSpec kMiniMaxM2{.family = {.architecture = "MiniMaxM2ForCausalLM",
                                                 .theta = 5e6},
                                       .fields = kFields,
                                       .read = read,
+                                      .gguf = {.name = "minimax-m2", .experts = "num_local_experts"},
                                       .partial_rotation = true},
                            .forward = forward,
                            .qk_norm = true};

@@ -1,5 +1,6 @@
 // Phi-3 and Phi-4: Llama whose projections are rows of one tensor; heads may turn in part, and longrope has a list of
 // factors.
+#include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 
 namespace reprise::models::phi3 {
@@ -25,7 +26,7 @@ const ModelSpec kPhi3{.family = {.architecture = "Phi3ForCausalLM",
                                            .positions = 4096,
                                            .eps = 1e-5},
                                  .slides = slides,
-                                 .gguf = {.name = "phi3", .windows = true},
+                                 .gguf = {.name = "phi3", .windows = true, .add = checkpoint::add_long_factors},
                                  .partial_rotation = true,
                                  .long_rotation_only = true},
                       .forward = forward};

@@ -82,7 +82,7 @@ nn::RopeSpec rope_spec(const ModelConfig& config, bool sliding) {
     case RopeKind::Llama3: scale_llama3(spec.inv_freq, scaling, old_context); break;
     case RopeKind::Yarn: spec.scale = scale_yarn(spec.inv_freq, f, scaling, theta, spec.dim, old_context); break;
     case RopeKind::Long:
-      for (size_t i = 0; i < spec.inv_freq.size(); ++i) spec.inv_freq[i] /= scaling.short_factor[i];
+      for (size_t i = 0; i < spec.inv_freq.size(); ++i) spec.inv_freq[i] /= scaling.divisors()[i];
       spec.scale = scaling.attention_factor.value_or(1.0);
       break;
   }

@@ -206,7 +206,7 @@ void register_expert_ops(OpRegistry& ops) {
       "[S, K], [E + 1], u8 [E, N, bytes of a row] -> [S, N]: grouped_linear of weights in GGUF blocks, each row as in "
       "linear_blocks");
   ops.add(
-      "add_groups(Tensor x, Starts starts, Tensor bias) -> Tensor", infer_add_groups,
+      "add_groups(Tensor x, Starts starts, Tensor bias) -> Tensor : columns", infer_add_groups,
       "[S, N], [E + 1], [E, N] -> [S, N]: rows [starts[e], starts[e + 1]) and bias[e], added in fp32, rounded once; "
       "rows of no group are zeros");
   ops.add(

@@ -39,6 +39,29 @@ Status Sharder::groups(Node& n) {
   return add(n, std::move(in), cut, borders);
 }
 
+Status Sharder::group_columns(const Node& n) {
+  const size_t starts = n.op->first(OperandRole::Starts);
+  const int64_t all = n.in[starts]->type.shape[0].factor - 1;
+  const auto own = borders_.find(n.in[starts]);
+  bool here = own != borders_.end() && placed(n.in[0]).groups == own->second;
+  for (size_t i = 1; i < n.in.size(); ++i)
+    here = here && (i == starts || (has_columns(n, i) && takes_columns(n.in[i])));
+  std::vector<Value*> in(n.in.size());
+  if (!here) {
+    ASSIGN_OR_RETURN(in, all_whole(n));
+    return add(n, std::move(in), std::nullopt);
+  }
+  ASSIGN_OR_RETURN(const nn::ExpertRange mine, nn::expert_range(all, share_.rank / ways(), share_.experts));
+  const std::optional<Cut> cut = placed(n.in[0]).cut;
+  in[0] = placed(n.in[0]).value;
+  in[starts] = own->second;
+  for (size_t i = 1; i < in.size(); ++i)
+    if (i != starts) {
+      ASSIGN_OR_RETURN(in[i], group_part(n.in[i], {mine.first, mine.count, all}, cut, true));
+    }
+  return add(n, std::move(in), cut, own->second);
+}
+
 const Node* Sharder::combined_over_ranks(const Node& n, const Cut& mine) {
   const Node* found = nullptr;
   for (const Use& u : n.result(1)->uses)

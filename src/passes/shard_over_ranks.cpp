@@ -34,7 +34,8 @@ Status Sharder::visit(Node& n) {
   if (n.op->has(op_trait::kGathers) && own_rows_.contains(n.in[n.op->first(OperandRole::Index)])) return own_rows(n);
   if (n.op->has(op_trait::kCombines) && own_rows_.contains(n.in[n.op->first(OperandRole::Index)]->def->result()))
     return combine(n);
-  if (share_.experts > 1 && n.op->has(OperandRole::Starts)) return groups(n);
+  if (share_.experts > 1 && n.op->has(OperandRole::Starts))
+    return n.op->has(op_trait::kColumns) ? group_columns(n) : groups(n);
   if (n.op->has(op_trait::kCombines) && placed(n.in[0]).partial) return combine_parts(n);
   if (n.op->has(op_trait::kRowScales) && stays_cut(n)) return add(n, {placed(n.in[0]).value}, placed(n.in[0]).cut);
   ASSIGN_OR_RETURN(const bool kept, keep_rows(n));
@@ -129,6 +130,13 @@ Result<std::vector<Value*>> Sharder::all_whole(const Node& n, size_t from) {
   return in;
 }
 
+bool Sharder::has_columns(const Node& n, size_t i) {
+  const Value* v = n.in[i];
+  const Shape& s = v->type.shape;
+  return v->def->is_param() && s.rank() > 1 && !n.op->operands[i].is_index() &&
+         same_dim(s.back(), n.result()->type.shape.back());
+}
+
 Status Sharder::columns(const Node& n) {
   const auto carries = [&](size_t i) {
     const Shape& s = n.in[i]->type.shape;
@@ -143,6 +151,8 @@ Status Sharder::columns(const Node& n) {
       same = same && (first || mine == cut);
       cut = first ? mine : cut;
       first = false;
+    } else if (has_columns(n, i)) {
+      same = same && takes_columns(n.in[i]);
     } else if (n.in[i]->type.shape.rank() == 1 && !n.op->operands[i].is_index()) {
       same = same && n.in[i]->type.shape[0].factor == 1;  // a number for each column would be cut as well
     }
@@ -152,6 +162,8 @@ Status Sharder::columns(const Node& n) {
   for (size_t i = 0; i < in.size(); ++i) {
     if (cut && carries(i)) {
       in[i] = placed(n.in[i]).value;
+    } else if (cut && has_columns(n, i)) {
+      ASSIGN_OR_RETURN(in[i], column_part(n.in[i], *cut));
     } else {
       ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
     }

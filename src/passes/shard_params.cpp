@@ -4,6 +4,18 @@
 #include "passes/sharder.h"
 
 namespace reprise {
+namespace {
+
+// Of each row of what `param` describes.
+void take_columns(const Cut& cut, DerivedParam& param, TensorType& type) {
+  for (ParamPart& part : param.parts) {
+    part.column = cut.first;
+    part.all_columns = cut.of;
+  }
+  type.shape[type.shape.rank() - 1] = Dim(cut.count);
+}
+
+}  // namespace
 
 bool Sharder::is_one_number(const Node& n, size_t i) {
   const Shape& s = n.in[i]->type.shape;
@@ -30,13 +42,14 @@ Result<Value*> Sharder::param_part(const Value* old, int dim, int64_t matrices, 
   return add_part(old, type, std::move(mine));
 }
 
-Result<Value*> Sharder::group_part(const Value* old, const Cut& groups, const std::optional<Cut>& cut) {
+Result<Value*> Sharder::group_part(const Value* old, const Cut& groups, const std::optional<Cut>& cut, bool columns) {
   std::string name = fmt::format("{}[{}+{}/{}]", old->def->attrs.text("name"), groups.first, groups.count, groups.of);
-  if (cut) name += fmt::format("[{}+{}/{}]", cut->first, cut->count, cut->of);
+  if (cut) name += fmt::format("{}[{}+{}/{}]", columns ? ":" : "", cut->first, cut->count, cut->of);
   if (Node* known = out_.find_param(name)) return known->result();
   const std::vector<ParamPart> parts = parts_of(old);
-  const int64_t each = rows_of(old->type.shape) / groups.of, first = cut ? cut->first : 0,
-                count = cut ? cut->count : each;
+  const bool rows = cut && !columns;
+  const int64_t each = rows_of(old->type.shape) / groups.of, first = rows ? cut->first : 0,
+                count = rows ? cut->count : each;
   DerivedParam mine{name, {}}, others{name + " elsewhere", {}, true};
   cut_parts(parts, 0, groups.first * each, others.parts);
   cut_parts(parts, (groups.first + groups.count) * each, groups.of * each, others.parts);
@@ -47,19 +60,24 @@ Result<Value*> Sharder::group_part(const Value* old, const Cut& groups, const st
   const int rank = type.shape.rank();
   type.shape[0] = Dim(groups.count * (rank == 1 ? count : 1));
   if (rank == 3) type.shape[1] = Dim(count);
+  if (cut && columns) take_columns(*cut, mine, type);
   return add_part(old, type, std::move(mine));
+}
+
+bool Sharder::takes_columns(const Value* old) const {
+  const std::vector<ParamPart> parts = parts_of(old);
+  return std::all_of(parts.begin(), parts.end(), [](const ParamPart& part) {
+    return part.recipe == Recipe::Converted || part.recipe == Recipe::QuantisedRows ||
+           part.recipe == Recipe::Dequantised;
+  });
 }
 
 Result<Value*> Sharder::column_part(const Value* old, const Cut& cut) {
   const std::string name = fmt::format("{}:[{}+{}/{}]", old->def->attrs.text("name"), cut.first, cut.count, cut.of);
   if (Node* known = out_.find_param(name)) return known->result();
   DerivedParam mine{name, parts_of(old)};
-  for (ParamPart& part : mine.parts) {
-    part.column = cut.first;
-    part.all_columns = cut.of;
-  }
   TensorType type = old->type;
-  type.shape[type.shape.rank() - 1] = Dim(cut.count);
+  take_columns(cut, mine, type);
   return add_part(old, type, std::move(mine));
 }
 

@@ -62,6 +62,8 @@ class Sharder {
   Result<Value*> whole(const Value* old);
   // Operands from `from` on, whole; those before it stay empty.
   Result<std::vector<Value*>> all_whole(const Node& n, size_t from = 0);
+  // A parameter with the result's columns: a matrix of them, or a row for each group.
+  static bool has_columns(const Node& n, size_t i);
   // Operands with the result's columns are cut as it is, or all are whole.
   Status columns(const Node& n);
   Status view(const Node& n);
@@ -84,8 +86,10 @@ class Sharder {
   Result<Value*> param(const Value* old);
   // This rank's part of a parameter that is `matrices` times cut.of units of `unit` rows, along its size `dim`.
   Result<Value*> param_part(const Value* old, int dim, int64_t matrices, int64_t unit, const Cut& cut);
-  // What a parameter has for this rank's groups: of a matrix only the rows of `cut`, if there is one.
-  Result<Value*> group_part(const Value* old, const Cut& groups, const std::optional<Cut>& cut);
+  // What a parameter has for this rank's groups: of a matrix only the rows of `cut`, if there is one, or the columns.
+  Result<Value*> group_part(const Value* old, const Cut& groups, const std::optional<Cut>& cut, bool columns = false);
+  // Whether the loader makes some columns of it.
+  bool takes_columns(const Value* old) const;
   // This rank's columns of a matrix.
   Result<Value*> column_part(const Value* old, const Cut& cut);
   // What is added to a sum that all ranks have parts of: rank 0 adds it, the others nothing.
@@ -97,6 +101,8 @@ class Sharder {
   // Only this rank's groups: their rows, with their matrices or whatever each group has. Further ranks with the same
   // groups have other columns.
   Status groups(Node& n);
+  // What each group has for every column meets the rows and columns that are here.
+  Status group_columns(const Node& n);
   // The combining op of a choice of experts, where the device cannot gather rows of groups, whose borders it alone
   // knows, but combines over ranks.
   const Node* combined_over_ranks(const Node& n, const Cut& mine);

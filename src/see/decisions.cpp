@@ -97,6 +97,20 @@ Decision sampled_tokens(engine::Engine& e) {
           why.empty() ? "drawn where the logits are, also under grammars, biases and penalties" : why};
 }
 
+// Which list of factors turns positions, of models with two.
+void add_rotation(std::vector<Decision>& rows, const engine::Engine& e) {
+  const checkpoint::RopeScaling& rope = e.config().rope;
+  if (rope.long_positions == 0) return;
+  const int64_t context = e.context_length(), original = e.config().max_position_embeddings;
+  rows.push_back({"rotation", rope.takes_long ? "long" : "short",
+                  rope.takes_long ? fmt::format("longrope: the context of {} is above {}; sequences of every length "
+                                                "take the long factors",
+                                                context, original)
+                                  : fmt::format("longrope: the context of {} is not above {}; one up to {} would take "
+                                                "the long factors",
+                                                context, original, rope.long_positions)});
+}
+
 // Steps that verify drafts, where somebody makes some.
 void add_drafts(std::vector<Decision>& rows, engine::Engine& e, const std::string& decode_mode) {
   if (e.phases().size() > engine::kVerifyPhase) return add_phase(rows, e, e.phases()[engine::kVerifyPhase]);
@@ -113,6 +127,7 @@ std::vector<Decision> decisions(engine::Engine& e) {
   std::vector<Decision> rows;
   if (e.pooled_size() > 0) {  // whole texts, of which nothing is decoded
     add_phase(rows, e, engine::kPhases[engine::kAnyPhase]);
+    add_rotation(rows, e);
     return rows;
   }
   size_t last = 0;
@@ -130,6 +145,7 @@ std::vector<Decision> decisions(engine::Engine& e) {
                   fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});
   rows.push_back(sampled_tokens(e));
   add_drafts(rows, e, rows[0].mode);
+  add_rotation(rows, e);
   return rows;
 }
 

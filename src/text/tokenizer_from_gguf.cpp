@@ -18,6 +18,11 @@ constexpr std::string_view kCl100k =
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kSeed =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kTekken = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
                                      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
                                      R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -61,6 +66,7 @@ const std::vector<Pre>& known_pres() {
       {.name = "gpt2", .patterns = {kGpt2}},
       {.name = "olmo", .patterns = {kGpt2}},
       {.name = "mpt", .patterns = {kGpt2}},
+      {.name = "exaone4", .patterns = {kGpt2}},
       {.name = "phi-2", .patterns = {kGpt2}},
       {.name = "smollm", .patterns = {kGpt2}, .single_digits = true},
       {.name = "starcoder", .patterns = {kGpt2}, .single_digits = true},
@@ -71,12 +77,17 @@ const std::vector<Pre>& known_pres() {
       {.name = "llama-bpe", .patterns = {kCl100k}, .ignore_merges = true, .add_bos = true},
       {.name = "llama3", .patterns = {kCl100k}, .ignore_merges = true, .add_bos = true},
       {.name = "llama-v3", .patterns = {kCl100k}, .ignore_merges = true, .add_bos = true},
+      {.name = "falcon3", .patterns = {kCl100k}, .ignore_merges = true, .add_bos = true},
       {.name = "dbrx", .patterns = {kCl100k}},
       {.name = "smaug-bpe", .patterns = {kCl100k}},
       {.name = "chatglm-bpe", .patterns = {kCl100k}},
+      {.name = "glm4", .patterns = {kCl100k}},
       {.name = "qwen2", .patterns = {kQwen2}, .nfc = true},
       {.name = "deepseek-r1-qwen", .patterns = {kQwen2}, .nfc = true},
       {.name = "stablelm2", .patterns = {kQwen2}, .nfc = true},
+      {.name = "hunyuan", .patterns = {kQwen2}},
+      {.name = "qwen35", .patterns = {kQwen35}, .nfc = true},
+      {.name = "seed-coder", .patterns = {kSeed}},
       {.name = "deepseek-llm",
        .patterns = {R"([\r\n])", kDeepseekLetters, R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", R"(\s+$)",
                     R"([一-龥ࠀ-一가-퟿]+)", R"(\p{N}+)"}},
@@ -84,10 +95,12 @@ const std::vector<Pre>& known_pres() {
        .patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", R"([一-龥ࠀ-一가-퟿]+)"},
        .single_digits = true},
       {.name = "deepseek-v3", .patterns = {R"(\p{N}{1,3})", "[一-龥\u3040-ゟ゠-ヿ]+", kDeepseekV3}},
+      {.name = "hunyuan-dense", .patterns = {R"(\p{N}{1,3})", "[一-龥\u3040-ゟ゠-ヿ]+", kDeepseekV3}},
       {.name = "tekken", .patterns = {kTekken}, .ignore_merges = true, .add_bos = true},
       {.name = "mistral", .patterns = {kTekken}, .ignore_merges = true, .add_bos = true},
       {.name = "gpt-4o", .patterns = {kGpt4o}, .ignore_merges = true},
       {.name = "llama4", .patterns = {kGpt4o}, .ignore_merges = true, .add_bos = true},
+      {.name = "minimax-m2", .patterns = {kGpt4o}},
   };
   return pres;
 }

@@ -129,7 +129,7 @@ std::string list(const std::vector<std::string>& names) {
 
 // Tensors that checkpoints carry and no forward function reads.
 bool ignorable(const std::string& name, const LoadOptions& options) {
-  return name.ends_with("rotary_emb.inv_freq") || name == "rope_freqs.weight" ||
+  return name.ends_with("rotary_emb.inv_freq") || name == "rope_freqs.weight" || name.starts_with("rope_factors_") ||
          (options.tied_head && name == "lm_head.weight") || options.known.contains(name);
 }
 

@@ -161,6 +161,21 @@ TEST(GraphExplain, SaysWhatIsReplayedAndWhatIsNot) {
   EXPECT_TRUE(holds(o.out, "expected add, found embedding; 1 of 2 nodes fitted, from %")) << o.out;
 }
 
+// Which list of factors turns positions, there and at the start.
+TEST(GraphExplain, TheListOfLongropeIsNamed) {
+  for (const auto& [flags, mode] :
+       {std::pair<std::string, std::string>{"", "short"}, {"--context-length 203", "long"}}) {
+    const Outcome o = run_binary("graph explain --json " + flags + " " + tiny("phi3_longrope"));
+    const OrderedJson last = json_of(o)["decisions"].back();
+    EXPECT_EQ(last["shape"], "rotation");
+    EXPECT_EQ(last["mode"], mode);
+    EXPECT_TRUE(holds(last["reason"], "above 160")) << last;
+    EXPECT_TRUE(holds(o.err, mode == "long" ? "--context-length 203: above 160 tokens longrope takes its long factors"
+                                            : "rope_type longrope: the short factors, for contexts up to 160"))
+        << o.err;
+  }
+}
+
 TEST(GraphExplain, NearMissesNameTheAttribute) {
   const Folder folder;
   folder.write("near.pass", R"(rewrite "fixed_eps" {

@@ -108,6 +108,8 @@ TEST(Config, EachBadValueIsNamed) {
       {R"("rope_scaling":{"type":"longrope"})", {"rope_scaling.original_max_position_embeddings is missing"}},
       {R"("rope_scaling":{"type":"longrope","original_max_position_embeddings":64,"short_factor":[1]})",
        {"rope_scaling.short_factor is [1]", "numbers above 0"}},
+      {R"("rope_scaling":{"type":"longrope","original_max_position_embeddings":64,"short_factor":[1,1,1,1,1,1,1,1]})",
+       {"rope_scaling.long_factor is missing", "a list of 8 numbers above 0"}},
       {R"("rope_scaling":{"type":"linear"})", {"rope_scaling.factor is missing"}},
       {R"("rope_scaling":{"type":"linear","factor":0.5})", {"rope_scaling.factor is 0.5"}},
       {R"("rope_scaling":{"type":7})", {"rope_scaling.type is 7"}},

@@ -132,6 +132,20 @@ TEST_F(PlanCacheTest, AHitIsWhatAMissMakes) {
   }
 }
 
+// The list of factors is chosen by the context, of which no other part of the key may tell.
+TEST_F(PlanCacheTest, TheListOfLongropeIsPartOfTheKey) {
+  const Model m{.name = "phi3_longrope"};
+  models::ModelConfig c = config(m);
+  const Platform p = platform(m);
+  const models::ModelSpec& spec = **models::find_model(c.fields.architecture);
+  PlanCache cache(folder_);
+  const auto path_of = [&] { return cache.path(*program_key(spec, c, m.trace, m.pipeline, p)); };
+  const std::string usual = path_of();
+  EXPECT_EQ(path_of(), usual);
+  c.fields.rope.takes_long = true;
+  EXPECT_NE(path_of(), usual);
+}
+
 TEST_F(PlanCacheTest, EnginesGiveTheSameBits) {
   const std::vector<int32_t> tokens{3, 9, 27, 81, 5, 4, 3, 2, 1, 8, 6, 7};
   for (const char* name : {"qwen3_untied", "llama_bias", "mistral_full", "qwen25_yarn"}) {

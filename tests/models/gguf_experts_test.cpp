@@ -26,6 +26,7 @@ const char* const kModels[] = {"mixtral_top2",
                                "gemma2",
                                "gemma3_text_of_images",
                                "phi3_partial",
+                               "phi3_longrope",
                                "glm4",
                                "olmo2",
                                "granite",
@@ -38,7 +39,10 @@ const char* const kModels[] = {"mixtral_top2",
                                "ernie",
                                "seed_oss",
                                "hunyuan",
-                               "llama_gqa3_tied"};
+                               "llama_gqa3_tied",
+                               "glm4_moe",
+                               "ernie_moe",
+                               "minimax_m2"};
 
 std::string gguf_path(const std::string& name) {
   return std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/" + name + ".gguf";

@@ -100,9 +100,29 @@ TEST_P(GoldenTest, LogitsAreThoseOfTheReference) {
     }
 }
 
+// Kernels of attention have forms of their own for some sizes of heads and numbers of queries for a key.
+TEST(HeadSizes, GiveTheSameBitsInChunksThreadsAndModes) {
+  for (const std::string& model : testing_support::head_sizes()) {
+    SCOPED_TRACE(model);
+    const std::string folder = testing_support::tiny_model_path(model);
+    const auto goldens = testing_support::read_goldens(folder);
+    EngineSetup usual;
+    usual.dtype = DType::BF16;
+    auto e = testing_support::open_engine(folder, usual);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    std::vector<EngineSetup> others(2, usual);
+    others[0].threads = 3, others[0].policy = engine::GraphPolicy::Off;
+    others[1].prefill = GraphMode::Whole, others[1].threads = 1;
+    const auto open = [&](const EngineSetup& s) { return testing_support::open_engine(folder, s); };
+    EXPECT_FALSE(testing_support::same_logits_everywhere(**e, goldens.at(131).tokens, others, open).empty());
+  }
+}
+
 std::vector<Param> params() {
   std::vector<Param> out;
-  for (auto& model : testing_support::tiny_models())
+  std::vector<std::string> models = testing_support::tiny_models();
+  models.insert(models.end(), testing_support::head_sizes().begin(), testing_support::head_sizes().end());
+  for (auto& model : models)
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
       for (cpu::Isa isa : cpu::supported_isas()) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});
   // Products on tile registers by their emulation, in an order of their own.

@@ -97,6 +97,25 @@ TEST(GptOssMxfp4, TheSameBitsInChunksThreadsAndModes) {
   }
 }
 
+// The same model as llama.cpp's converter writes it: rows of gate and up apart, a block's exponent before its numbers.
+TEST(GptOssMxfp4, AGgufFileGivesTheBitsOfTheFolder) {
+  const std::string path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/gpt_oss_mxfp4.gguf";
+  const auto goldens = testing_support::read_goldens(folder());
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    auto file = open_engine(path, {.dtype = dtype}), all = open_engine(folder(), {.dtype = dtype});
+    ASSERT_TRUE(file.is_ok()) << file.status().message();
+    ASSERT_TRUE(all.is_ok()) << all.status().message();
+    EXPECT_EQ((*file)->options().quantization, checkpoint::Quantization::Gguf);
+    EXPECT_EQ((*file)->config().sliding_window, (*all)->config().sliding_window);
+    const std::string text((*file)->graph_text());
+    EXPECT_NE(text.find("= grouped_linear_blocks("), std::string::npos) << text;
+    EXPECT_EQ(text.find("= grouped_linear("), std::string::npos) << text;
+    for (const auto& [length, g] : goldens)
+      EXPECT_TRUE(same_bits(all_logits(**file, g.tokens, 1000), all_logits(**all, g.tokens, 1000)))
+          << dtype_name(dtype) << " length " << length;
+  }
+}
+
 // Interleaved rows, exponents in another file: as the plain numbers of a matrix.
 TEST(GptOssMxfp4, RowsReadAsFloatsAndAsBlocks) {
   auto c = checkpoint::Checkpoint::open(folder());

@@ -140,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"deepseek_v2_lite", DType::BF16, {2}}, Case{"deepseek_v3_moe", DType::F32, {2, 3}},
                     Case{"phi3_partial", DType::BF16, {2}}, Case{"gemma2", DType::F32, {2}},
                     Case{"olmo2", DType::BF16, {2}}, Case{"starcoder2", DType::F32, {2}},
-                    Case{"minimax_m2", DType::BF16, {2}}),
+                    Case{"minimax_m2", DType::BF16, {2}}, Case{"gpt_oss", DType::BF16, {2, 6}},
+                    Case{"gpt_oss", DType::F32, {2}}),
     [](const auto& info) {
       return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
     });
@@ -154,7 +155,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen2_moe_shared", DType::F16, {{2, 2}, {4, 2}}}, Case{"qwen2_moe_lopsided", DType::F32, {{2, 2}}},
         Case{"qwen3_moe_norm", DType::F32, {{2, 2}, {4, 4}}}, Case{"qwen3_moe_top1", DType::BF16, {{2, 2}}},
         Case{"qwen3_moe_top8", DType::BF16, {{2, 2}, {4, 2}}}, Case{"deepseek_v2_lite", DType::BF16, {{2, 2}}},
-        Case{"deepseek_v2_moe", DType::F32, {{2, 2}}}, Case{"deepseek_v3_moe", DType::BF16, {{2, 2}, {3, 3}}}),
+        Case{"deepseek_v2_moe", DType::F32, {{2, 2}}}, Case{"deepseek_v3_moe", DType::BF16, {{2, 2}, {3, 3}}},
+        Case{"gpt_oss", DType::F32, {{2, 2}, {4, 2}, {4, 4}}}, Case{"gpt_oss", DType::BF16, {{2, 2}, {4, 2}}}),
     [](const auto& info) {
       return printed(info.param.model + std::string("_") + std::string(dtype_name(info.param.dtype)));
     });
@@ -321,6 +323,13 @@ INSTANTIATE_TEST_SUITE_P(
                     "gguf/qwen3_moe_norm.gguf"),
     [](const auto& info) { return printed(info.param); });
 
+// Experts in MXFP4 are cut by rows of blocks; one group of keys and values is on all ranks.
+TEST(RanksTest, PackedExpertsWithBiasesAndSinksKeepTheBits) {
+  const std::string path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/mxfp4";
+  for (const DType dtype : {DType::F32, DType::BF16})
+    expect_same_bits_over(path, small_setup(dtype), {2, 3, 4, {2, 2}, {3, 3}, {4, 2}, {4, 4}});
+}
+
 // Eager, whole and piecewise graphs contain the same collectives.
 TEST(RanksTest, SharedOutExpertsGiveTheSameBitsInEveryGraphMode) {
   EngineSetup setup = small_setup(DType::BF16);
@@ -453,6 +462,7 @@ INSTANTIATE_TEST_SUITE_P(Reduced, ReducedRanksTest,
                                          ReducedCase{"models/qwen3_tied", DType::BF16, 4, 4},
                                          ReducedCase{"models/deepseek_v2_lite", DType::F32, 2, 4},
                                          ReducedCase{"models/mixtral_top2", DType::BF16, 2, 2},
+                                         ReducedCase{"models/gpt_oss", DType::F32, 2, 3},
                                          ReducedCase{"models_quantised/compressed_static_zero_point", DType::F32, 2, 4},
                                          ReducedCase{"models_quantised/modelslim_static_bias", DType::F32, 2, 4},
                                          ReducedCase{"models_quantised/compressed_dynamic", DType::F32, 2, 0}),

@@ -45,7 +45,8 @@ Shape shape_of(const Graph& g, const std::string& param) {
 
 TEST(ShardOverRanks, AllRanksRunTheSameCollectives) {
   const Platform platform = test::null_platform();
-  for (const char* family : {"LlamaForCausalLM", "Qwen3ForCausalLM", "MixtralForCausalLM", "Qwen2MoeForCausalLM"})
+  for (const char* family :
+       {"LlamaForCausalLM", "Qwen3ForCausalLM", "MixtralForCausalLM", "Qwen2MoeForCausalLM", "GptOssForCausalLM"})
     for (const int size : {2, 4})
       for (const bool fused : {true, false}) {
         std::vector<std::string> first;
@@ -212,6 +213,37 @@ TEST(ShardOverRanks, RanksWithOtherExpertsRunTheSameCollectives) {
           EXPECT_EQ(here.size() + elsewhere.size(), 2u * 3 * 6) << family;
         }
       }
+}
+
+// Biases of experts and sinks of heads lie where their columns and heads do: what is exchanged is what a family without
+// them exchanges.
+TEST(ShardOverRanks, BiasesOfExpertsAndSinksAreCutAsWhatTheyMeet) {
+  const Platform platform = test::null_platform();
+  const std::string layer = "model.layers.0.", experts = layer + "mlp.experts.{0..5}.";
+  for (const RankShare share : {RankShare{1, 2}, RankShare{3, 4}, RankShare{1, 2, 2}, RankShare{3, 4, 2}}) {
+    const auto with = shard(platform, {"GptOssForCausalLM", 1}, share, false);
+    const auto without = shard(platform, {"MixtralForCausalLM", 1}, share, false);
+    ASSERT_TRUE(with.is_ok()) << with.status().message();
+    ASSERT_TRUE(without.is_ok()) << without.status().message();
+    EXPECT_EQ(collectives(with->graph), collectives(without->graph)) << share.rank << " of " << share.size;
+    const int64_t heads = 4 / share.size;
+    const std::string sinks = fmt::format("{}self_attn.sinks[{}+{}/4]", layer, share.rank * heads, heads);
+    EXPECT_EQ(shape_of(with->graph, sinks)[0].factor, heads);
+  }
+  const auto cut = shard(platform, {"GptOssForCausalLM", 1}, {1, 2}, false);
+  ASSERT_TRUE(cut.is_ok());
+  const auto expect_sizes = [&](const Graph& g, const std::string& name, int64_t groups, int64_t columns) {
+    const Shape shape = shape_of(g, experts + name);
+    ASSERT_EQ(shape.rank(), 2) << name;
+    EXPECT_EQ(shape[0].factor, groups) << name;
+    EXPECT_EQ(shape[1].factor, columns) << name;
+  };
+  expect_sizes(cut->graph, "gate_proj.bias:[80+80/160]", 6, 80);
+  expect_sizes(cut->graph, "down_proj.bias:[48+48/96]", 6, 48);
+  const auto shared = shard(platform, {"GptOssForCausalLM", 1}, {3, 4, 2}, false);
+  ASSERT_TRUE(shared.is_ok());
+  expect_sizes(shared->graph, "up_proj.bias[3+3/6]:[80+80/160]", 3, 80);
+  expect_sizes(shared->graph, "down_proj.bias[3+3/6]:[48+48/96]", 3, 48);
 }
 
 TEST(ShardOverRanks, OneRankIsNotCut) {

@@ -31,8 +31,9 @@ struct Golden {
 };
 
 // By the number of tokens.
-inline std::map<int64_t, Golden> read_goldens(const std::string& folder) {
-  auto file = checkpoint::SafetensorsFile::open(folder + "/golden.safetensors");
+inline std::map<int64_t, Golden> read_goldens(const std::string& folder,
+                                              const std::string& name = "golden.safetensors") {
+  auto file = checkpoint::SafetensorsFile::open(folder + "/" + name);
   EXPECT_TRUE(file.is_ok()) << file.status().message();
   std::map<int64_t, Golden> out;
   for (auto& t : file->tensors()) {

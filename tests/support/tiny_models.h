@@ -62,6 +62,13 @@ inline const std::vector<std::string>& tiny_models() {
   return names;
 }
 
+// Heads of the sizes that published models have, with one to eight queries for a key.
+inline const std::vector<std::string>& head_sizes() {
+  static const std::vector<std::string> names{"llama_head80_gqa8", "qwen3_head96", "mistral_head192_gqa2",
+                                              "llama_head256_gqa8"};
+  return names;
+}
+
 // Of models that need an op for which Ascend has no kernel, that op: the device refuses it by name.
 inline const std::map<std::string, std::string>& lacking_on_ascend() {
   static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"},

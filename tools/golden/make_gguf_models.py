@@ -6,9 +6,13 @@ give as well. Names, metadata and the order of rows are those of llama.cpp's fil
 tensor; the q and k of Mixtral have the halves of their heads interleaved; kv_b_proj is one tensor in older files and
 two in newer ones, the keys' transposed. Names of the small families are those of the gguf package's own map; Gemma's norms
 are stored with 1 added.
+
+Metadata of families with experts are those of llama.cpp's conversion/: gpt_oss.py (blocks of MXFP4 laid out anew, biases in
+float), glm.py (layers that predict further tokens are counted among the blocks), ernie.py, minimax.py.
 """
 
 import json
+import math
 
 from common import DATA
 
@@ -21,10 +25,11 @@ from safetensors import safe_open
 MODELS = {"mixtral_top2": "llama", "qwen2_moe_shared": "qwen2moe", "qwen3_moe_norm": "qwen3moe",
           "deepseek_v2_lite": "deepseek2", "deepseek_v3_moe": "deepseek2"}
 NEWER = {"deepseek_v2_lite"}
-SMALL = {"gemma2": "gemma2", "gemma3_text_of_images": "gemma3", "phi3_partial": "phi3", "glm4": "glm4", "olmo2": "olmo2",
+SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "gemma3", "phi3_partial": "phi3", "glm4": "glm4", "olmo2": "olmo2",
          "granite": "granite", "granite_moe": "granitemoe", "smollm3": "smollm3", "cohere": "command-r", "cohere2": "cohere2",
          "starcoder2": "starcoder2", "exaone4_window": "exaone4", "ernie": "ernie4_5", "seed_oss": "seed_oss",
-         "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama"}
+         "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama", "glm4_moe": "glm4moe", "ernie_moe": "ernie4_5-moe",
+         "minimax_m2": "minimax-m2"}
 INTERLEAVED = {"llama", "granite", "granitemoe", "smollm3"}
 
 LAYER = {
@@ -85,7 +90,7 @@ def finish(w, name, tensors):
     """Norms, vectors and routers as they are, matrices in bf16; then the file."""
     for key, data in tensors:
         data = np.ascontiguousarray(data, dtype=np.float32)
-        if data.ndim == 1 or "gate_inp" in key or "norm" in key:
+        if data.ndim == 1 or "gate_inp" in key or "norm" in key or key.endswith(".bias"):
             w.add_tensor(key, data)
         else:
             w.add_tensor(key, gguf.quants.quantize(data, T.BF16), raw_dtype=T.BF16)
@@ -157,8 +162,16 @@ def small_tensors(name, arch, config):
     names = gguf.get_tensor_name_map(kind, config["num_hidden_layers"])
     with safe_open(DATA / "models" / name / "model.safetensors", framework="pt") as f:
         stored = {key: f.get_tensor(key).float().numpy() for key in f.keys()}
+    experts = {}
     for key, w in stored.items():
         key = key.removeprefix("language_model.").replace("model.language_model.", "model.")
+        if ".experts." in key:
+            module, number, leaf, _ = key.rsplit(".", 3)
+            experts.setdefault(f"blk.{module.split('.')[2]}.ffn_{EXPERT[leaf]}_exps.weight", {})[int(number)] = w
+            continue
+        if key.endswith("e_score_correction_bias"):
+            yield f"{names.get_name(key.removesuffix('_bias'))}.bias", w.reshape(-1)
+            continue
         if "vision" in key or "multi_modal" in key:
             continue
         if arch in INTERLEAVED and key.endswith(("q_proj.weight", "k_proj.weight")):
@@ -173,15 +186,24 @@ def small_tensors(name, arch, config):
             continue
         module, leaf = key.rsplit(".", 1)
         yield f"{names.get_name(module) or {'lm_head': 'output'}[module]}.{leaf}", w
+    for key, of in experts.items():
+        yield key, np.stack([of[e] for e in range(len(of))])
 
 
-def add_of_family(w, arch, config):
+def add_of_family(w, arch, config, rope):
     """What llama.cpp's converters write for single families."""
     if arch.startswith("gemma") or arch in ("olmo2", "exaone4", "cohere2", "phi3", "starcoder2"):
         if config.get("sliding_window"):
             w.add_sliding_window(config["sliding_window"])
     if arch == "exaone4":
         w.add_sliding_window_pattern([t == "sliding_attention" for t in config["layer_types"]])
+    if arch == "phi3" and rope.get("rope_type") == "longrope":  # conversion/phi.py: no type, and lists as tensors
+        old = rope["original_max_position_embeddings"]
+        w.add_rope_scaling_orig_ctx_len(old)
+        w.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(config["max_position_embeddings"] / old) / math.log(old)))
+        w.add_sliding_window(config["sliding_window"] or 0)
+        for which in ("long", "short"):
+            w.add_tensor(f"rope_factors_{which}.weight", np.array(rope[f"{which}_factor"], dtype=np.float32))
     if arch == "gemma2":
         w.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         w.add_final_logit_softcapping(config["final_logit_softcapping"])
@@ -196,6 +218,90 @@ def add_of_family(w, arch, config):
     if arch == "granitemoe":
         w.add_expert_count(config["num_local_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])
+    if arch == "glm4moe":
+        w.add_expert_count(config["n_routed_experts"])
+        w.add_expert_used_count(config["num_experts_per_tok"])
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        w.add_expert_shared_count(config["n_shared_experts"])
+        w.add_leading_dense_block_count(config["first_k_dense_replace"])
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        w.add_expert_weights_scale(config["routed_scaling_factor"])
+        w.add_expert_weights_norm(config["norm_topk_prob"])
+        w.add_nextn_predict_layers(config["num_nextn_predict_layers"])
+    if arch == "ernie4_5-moe":
+        w.add_expert_count(config["moe_num_experts"])
+        w.add_expert_used_count(config["moe_k"])
+        w.add_interleave_moe_layer_step(config["moe_layer_interval"])
+        w.add_leading_dense_block_count(config["moe_layer_start_index"])
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        w.add_expert_shared_count(config["moe_num_shared_experts"])
+        w.add_expert_shared_feed_forward_length(config["intermediate_size"] // config["num_key_value_heads"])
+    if arch == "minimax-m2":
+        w.add_expert_count(config["num_local_experts"])
+        w.add_expert_used_count(config["num_experts_per_tok"])
+        w.add_expert_feed_forward_length(config["intermediate_size"])
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def write_gpt_oss():
+    """tests/data/mxfp4, whose experts are in blocks of 16 bytes with exponents beside them, numbers 2 j and 2 j + 1 in byte j,
+    and whose rows of gate and up take turns."""
+    folder = DATA / "mxfp4"
+    config = json.loads((folder / "config.json").read_text())
+    rope = config["rope_scaling"]
+    stored = {}
+    for path in sorted(folder.glob("model-*.safetensors")):
+        with safe_open(path, framework="pt") as f:
+            for key in f.keys():
+                t = f.get_tensor(key)
+                stored[key] = t.numpy() if "_blocks" in key or "_scales" in key else t.float().numpy()
+    w = gguf.GGUFWriter(DATA / "gguf" / "gpt_oss_mxfp4.gguf", "gpt-oss")
+    w.add_block_count(config["num_hidden_layers"])
+    w.add_context_length(config["max_position_embeddings"])
+    w.add_embedding_length(config["hidden_size"])
+    w.add_feed_forward_length(config["intermediate_size"])
+    w.add_head_count(config["num_attention_heads"])
+    w.add_head_count_kv(config["num_key_value_heads"])
+    w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    w.add_rope_scaling_factor(rope["factor"])
+    w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    w.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+    w.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    w.add_rope_freq_base(config["rope_theta"])
+    w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    w.add_expert_count(config["num_local_experts"])
+    w.add_expert_used_count(config["num_experts_per_tok"])
+    w.add_key_length(config["head_dim"])
+    w.add_value_length(config["head_dim"])
+    w.add_sliding_window(config["sliding_window"])
+    w.add_expert_feed_forward_length(config["intermediate_size"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT_OSS, config["num_hidden_layers"])
+    plain = {}
+    for key, data in stored.items():
+        stem, _, leaf = key.rpartition(".")
+        if leaf.endswith("_scales"):
+            continue
+        if leaf == "sinks":
+            plain[f"{names.get_name(key)}.weight"] = data
+        elif ".experts." not in key:
+            plain[f"{names.get_name(stem) or {'lm_head': 'output'}[stem]}.{leaf}"] = data
+        else:
+            for part, every in {"gate_up": {"gate": slice(0, None, 2), "up": slice(1, None, 2)}}.get(
+                    leaf.split("_proj")[0], {"down": slice(None)}).items():
+                name = f"blk.{key.split('.')[2]}.ffn_{part}_exps"
+                if leaf.endswith("_bias"):
+                    plain[f"{name}.bias"] = data[:, every]
+                    continue
+                blocks, scales = data[:, every], stored[key.replace("_blocks", "_scales")][:, every]
+                numbers = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*blocks.shape[:-1], 32)
+                laid = np.concatenate([scales[..., None], numbers[..., :16] | numbers[..., 16:] << 4], axis=-1)
+                w.add_tensor(f"{name}.weight", laid.reshape(*laid.shape[:2], -1), raw_dtype=T.MXFP4)
+                # What the package reads of it is what transformers' table gives.
+                table = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6], dtype=np.float32)
+                want = table[numbers] * np.ldexp(np.float32(1), scales.astype(np.int32) - 127)[..., None]
+                read = gguf.quants.dequantize(laid.reshape(*laid.shape[:2], -1), T.MXFP4)
+                assert np.array_equal(read, want.reshape(read.shape)), name
+    finish(w, "gpt_oss_mxfp4", plain.items())
 
 
 def write_small(name, arch):
@@ -205,7 +311,7 @@ def write_small(name, arch):
     rope = {**rope, **rope.get("full_attention", {})}
     head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     w = gguf.GGUFWriter(DATA / "gguf" / f"{name}.gguf", arch)
-    w.add_block_count(config["num_hidden_layers"])
+    w.add_block_count(config["num_hidden_layers"] + config.get("num_nextn_predict_layers", 0))
     w.add_context_length(config["max_position_embeddings"])
     w.add_embedding_length(config["hidden_size"])
     w.add_feed_forward_length(config["intermediate_size"])
@@ -220,7 +326,7 @@ def write_small(name, arch):
     w.add_key_length(head)
     w.add_value_length(head)
     w.add_rope_dimension_count(int(head * (rope.get("partial_rotary_factor") or 1)))
-    add_of_family(w, arch, config)
+    add_of_family(w, arch, config, rope)
     finish(w, name, small_tensors(name, arch, config))
 
 
@@ -229,6 +335,7 @@ def main():
         write(name, arch)
     for name, arch in SMALL.items():
         write_small(name, arch)
+    write_gpt_oss()
 
 
 if __name__ == "__main__":

@@ -34,9 +34,10 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, lopsided=None,
           stacked=False, seed=None, without=None, bias_scale=0.2, post_norm=1.0,
-          clear_choice=False, recurrent=False, **kw):
+          clear_choice=False, recurrent=False, beyond=(), **kw):
     """seed: for weights and tokens, else the place in the list. without: changes of the configuration that must move
     the logits, by what they leave out, or functions that change the model. clear_choice: tokens by what experts are chosen by, the router's bias included.
+    beyond: lengths behind the border where frequencies change; their logits are in golden_long.safetensors.
     recurrent: long sequences also have the logits of their last rows one by one, behind the others at once."""
     kw.setdefault("num_hidden_layers", 2)
     kw.setdefault("max_position_embeddings", 512)
@@ -44,7 +45,7 @@ def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, 
     kw.setdefault("eos_token_id", 2)
     return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain,
                 lopsided=lopsided, stacked=stacked, seed=seed, without=without or {}, bias_scale=bias_scale,
-                post_norm=post_norm, clear_choice=clear_choice, recurrent=recurrent, kw=kw)
+                post_norm=post_norm, clear_choice=clear_choice, recurrent=recurrent, beyond=beyond, kw=kw)
 
 
 LONG = LENGTHS + (203,)
@@ -153,6 +154,18 @@ MODELS = [
           num_key_value_heads=2, num_hidden_layers=3, sliding_window=24, rms_norm_eps=1e-5,
           layer_types=["sliding_attention", "full_attention", "sliding_attention"],
           rope={"rope_type": "default", "rope_theta": 10000.0}),
+]
+# Sizes of heads that published models have, beside the odd ones above, with one to eight queries for a key.
+MODELS += [
+    model(LlamaConfig, "llama_head80_gqa8", seed=200, vocab_size=131, hidden_size=32, intermediate_size=37, head_dim=80, num_attention_heads=8,
+          num_key_value_heads=1, num_hidden_layers=1, rms_norm_eps=1e-5, rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(Qwen3Config, "qwen3_head96", seed=201, vocab_size=127, hidden_size=30, intermediate_size=41, head_dim=96, num_attention_heads=3,
+          num_key_value_heads=3, tie_word_embeddings=True, rope={"rope_type": "default", "rope_theta": 1000000.0}),
+    model(MistralConfig, "mistral_head192_gqa2", seed=202, vocab_size=137, hidden_size=28, intermediate_size=35, head_dim=192,
+          num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=1, sliding_window=24, rms_norm_eps=1e-5,
+          rope={"rope_type": "default", "rope_theta": 10000.0}),
+    model(LlamaConfig, "llama_head256_gqa8", seed=203, vocab_size=139, hidden_size=32, intermediate_size=33, head_dim=256,
+          num_attention_heads=8, num_key_value_heads=1, num_hidden_layers=1, rms_norm_eps=1e-5, rope={"rope_type": "default", "rope_theta": 500000.0}),
 ]
 MODELS += [model(**row) for row in FAMILIES]
 
@@ -337,6 +350,23 @@ def check_lopsided(net, tokens, lopsided):
         assert (chosen == lopsided[0]).any(dim=-1).all() and not (chosen == lopsided[1]).any(), chosen
 
 
+def write_beyond(net, folder, spec, rng, made):
+    """Logits of sequences that are rotated by other frequencies than shorter ones: at their first rows as well, where
+    the shorter ones give others."""
+    golden = {}
+    border = net.config.original_max_position_embeddings
+    for n in spec["beyond"]:
+        assert n > border
+        tokens = rng.integers(0, net.config.vocab_size, n, dtype=np.int32)
+        logits = run(net, tokens)
+        positions = np.array(sorted({0, 5, 40, *LATE, border - 1, border, n - 2, n - 1}), dtype=np.int32)
+        golden[f"tokens.{n}"], golden[f"positions.{n}"] = tokens, positions
+        golden[f"logits.{n}"] = np.ascontiguousarray(logits[positions], dtype=np.float32)
+        short = run(net, tokens[:border])
+        assert relative(short, logits[:border]) > 0.02, (spec["name"], n)
+    save_file(golden, folder / "golden_long.safetensors", metadata={"made_with": made})
+
+
 def relative(a, b):
     return float(np.abs(a - b).max() / np.abs(b).max())
 
@@ -398,9 +428,11 @@ def main():
                 per_position_dynamic(check)
                 drift = relative(run(check, tokens), logits)
                 assert drift < 2e-5, (name, n, drift)
-        save_file(golden, folder / "golden.safetensors", metadata={
-            # one key: the order of several is not fixed
-            "made_with": f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"})
+        # one key: the order of several is not fixed
+        made = f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"
+        save_file(golden, folder / "golden.safetensors", metadata={"made_with": made})
+        if spec["beyond"]:
+            write_beyond(net, folder, spec, rng, made)
 
         entry = {"max_abs_logit": round(float(max(np.abs(l).max() for *_, l in full.values())), 4)}
         for label in ("bf16", "f16"):

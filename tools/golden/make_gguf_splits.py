@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""A small byte-level vocabulary whose words are cut as llama.cpp's names (tokenizer.ggml.pre) say, and HF tokenizers' ids.
+
+Writes tests/data/tokenizer/gguf_splits.json: tokens and merges, which were learnt from whole strings and so cross the borders of
+words, and for each way to cut the names that mean it and the ids of some of the strings of the other goldens.
+
+Expressions are those of the models' own tokenizer.json, as llama.cpp quotes them beside its names (src/llama-vocab.cpp,
+llm_tokenizer_bpe); which name means which is in its llama_vocab::impl::load.
+"""
+
+import json
+
+from common import DATA
+from strings import strings
+
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+END = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + END
+QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + END
+QWEN35 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + END
+SEED = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + END
+GPT4O = f"{CASED}*{LOWER}+{CONTRACTIONS}?|{CASED}+{LOWER}*{CONTRACTIONS}?" + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + END
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|""" + END)
+
+WAYS = [  # names, whether a word that is a token stays one whatever its merges, normalizer, cuts one after another
+    (["glm4", "chatglm-bpe"], False, None, [LLAMA3]),
+    (["falcon3", "llama-bpe"], True, None, [LLAMA3]),
+    (["hunyuan"], False, None, [QWEN2]),
+    (["qwen35"], False, "NFC", [QWEN35]),
+    (["seed-coder"], False, None, [SEED]),
+    (["minimax-m2"], False, None, [GPT4O]),
+    (["gpt-4o"], True, None, [GPT4O]),
+    (["exaone4", "gpt-2"], False, None, [GPT2]),
+    (["hunyuan-dense", "deepseek-v3"], False, None, [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK]),
+]
+EVERY = 97  # of all strings
+
+
+def cut_by(tok, form, cuts):
+    tok.normalizer = normalizers.NFC() if form else None
+    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(cut), "isolated") for cut in cuts] +
+                                                [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def main():
+    texts = strings()
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)  # whole strings: merges over all borders
+    trainer = trainers.BpeTrainer(vocab_size=1200, min_frequency=2, show_progress=False,
+                                  initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    tok.train_from_iterator(texts[::5], trainer)
+    model = json.loads(tok.to_str())["model"]
+    ways = []
+    for names, whole, form, cuts in WAYS:
+        tok.model = models.BPE(vocab=model["vocab"], merges=[tuple(m) for m in model["merges"]], ignore_merges=whole)
+        cut_by(tok, form, cuts)
+        ids = {str(i): tok.encode(texts[i], add_special_tokens=False).ids for i in range(0, len(texts), EVERY)}
+        for other, (*_, other_cuts) in zip(ways, WAYS):
+            differ = sum(other["ids"][i] != ids[i] for i in ids)
+            assert differ >= 2 or cuts == other_cuts, (names, other["names"], differ)
+        ways.append({"names": names, "ids": ids})
+        print(names, sum(len(v) for v in ids.values()))
+    vocab = sorted(model["vocab"], key=model["vocab"].get)
+    rows = [f'"tokens":{json.dumps(vocab)}', f'"merges":{json.dumps([" ".join(m) for m in model["merges"]])}']
+    rows.append('"ways":[\n' + ",\n".join(json.dumps(way, separators=(",", ":"), sort_keys=True) for way in ways) + "]")
+    (DATA / "tokenizer" / "gguf_splits.json").write_text("{" + ",\n".join(rows) + "}\n")
+
+
+if __name__ == "__main__":
+    main()
