@@ -7,11 +7,11 @@
 namespace reprise::server {
 namespace {
 
-using Calls = std::optional<std::vector<NamedCall>>;
+using ReadCalls = std::optional<std::vector<NamedCall>>;
 
 constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>", kDeepSeekCallEnd = "<｜tool▁call▁end｜>",
                            kDeepSeekSeparator = "<｜tool▁sep｜>";
-constexpr std::string_view kMistralCalls = "[TOOL_CALLS]", kMistralArguments = "[ARGS]";
+constexpr std::string_view kMistralCall = "[TOOL_CALLS]", kMistralArguments = "[ARGS]";
 constexpr std::string_view kKimiCall = "<|tool_call_begin|>", kKimiArguments = "<|tool_call_argument_begin|>",
                            kKimiCallEnd = "<|tool_call_end|>", kKimiFunctions = "functions.";
 
@@ -25,7 +25,7 @@ std::optional<std::string_view> take_until(std::string_view& text, std::string_v
 }
 
 // What stands before the mark is nothing.
-bool take(std::string_view& text, std::string_view mark) {
+bool take_mark(std::string_view& text, std::string_view mark) {
   const std::string_view rest = without_blanks(text);
   if (!rest.starts_with(mark)) return false;
   text = rest.substr(mark.size());
@@ -38,12 +38,12 @@ std::optional<OrderedJson> object_of(std::string_view text) {
   return std::move(*json);
 }
 
-Calls some(std::vector<NamedCall> calls) {
+ReadCalls or_none(std::vector<NamedCall> calls) {
   if (calls.empty()) return std::nullopt;
   return calls;
 }
 
-Calls read_deepseek(std::string_view text) {
+ReadCalls read_deepseek(std::string_view text) {
   std::vector<NamedCall> out;
   while (take_until(text, kDeepSeekCall)) {
     const auto whole = take_until(text, kDeepSeekCallEnd);
@@ -64,11 +64,11 @@ Calls read_deepseek(std::string_view text) {
     if (name.empty() || !arguments) return std::nullopt;
     out.push_back({std::string(name), arguments->dump()});
   }
-  return some(std::move(out));
+  return or_none(std::move(out));
 }
 
 // A list of objects or one object, by OpenAI's names of the members or by Cohere's.
-Calls read_list(std::string_view text) {
+ReadCalls read_list(std::string_view text) {
   auto json = parse_ordered_json(without_blanks(text), "tool calls");
   if (!json) return std::nullopt;
   if (json->is_object()) json = OrderedJson::array({*json});
@@ -84,22 +84,22 @@ Calls read_list(std::string_view text) {
     if (!values || !values->is_object()) return std::nullopt;
     out.push_back({c[name].get<std::string>(), values->dump()});
   }
-  return some(std::move(out));
+  return or_none(std::move(out));
 }
 
 // After the first mark: a list of objects, or NAME[ARGS]{...} with a mark between two of them.
-Calls read_mistral(std::string_view text) {
+ReadCalls read_mistral(std::string_view text) {
   if (without_blanks(text).starts_with('[')) return read_list(text);
   std::vector<NamedCall> out;
   while (!without_blanks(text).empty()) {
-    std::string_view call = text.substr(0, text.find(kMistralCalls));
-    text.remove_prefix(std::min(text.size(), call.size() + kMistralCalls.size()));
+    std::string_view call = text.substr(0, text.find(kMistralCall));
+    text.remove_prefix(std::min(text.size(), call.size() + kMistralCall.size()));
     const auto name = take_until(call, kMistralArguments);
     const auto arguments = object_of(call);
     if (!name || without_blanks(*name).empty() || !arguments) return std::nullopt;
     out.push_back({std::string(without_blanks(*name)), arguments->dump()});
   }
-  return some(std::move(out));
+  return or_none(std::move(out));
 }
 
 bool all_digits(std::string_view text) {
@@ -108,9 +108,9 @@ bool all_digits(std::string_view text) {
 
 // functions.NAME:INDEX is the name of a call to the model, which finds its result by it.
 // Some answers only count: that is clear where there is one tool.
-Calls read_kimi(std::string_view text, const OrderedJson& tools) {
+ReadCalls read_kimi(std::string_view text, const OrderedJson& tools) {
   std::vector<NamedCall> out;
-  while (take(text, kKimiCall)) {
+  while (take_mark(text, kKimiCall)) {
     const auto whole = take_until(text, kKimiCallEnd);
     if (!whole) return std::nullopt;
     std::string_view call = *whole;
@@ -128,11 +128,11 @@ Calls read_kimi(std::string_view text, const OrderedJson& tools) {
     if (colon == std::string_view::npos || colon == 0 || !all_digits(name.substr(colon + 1))) return std::nullopt;
     out.push_back({std::string(name.substr(0, colon)), arguments->dump(), std::string(id)});
   }
-  return without_blanks(text).empty() ? some(std::move(out)) : std::nullopt;
+  return without_blanks(text).empty() ? or_none(std::move(out)) : std::nullopt;
 }
 
 // The schema that a tool gives to a parameter; null when it gives none.
-OrderedJson schema_of(const OrderedJson& tools, std::string_view function, std::string_view parameter) {
+OrderedJson parameter_schema(const OrderedJson& tools, std::string_view function, std::string_view parameter) {
   if (!tools.is_array()) return nullptr;
   for (const OrderedJson& t : tools) {
     const OrderedJson f = t.is_object() ? t.value("function", OrderedJson()) : OrderedJson();
@@ -179,7 +179,7 @@ std::vector<std::string> types_of(const OrderedJson& schema) {
 }
 
 // Text as the schema wants it: JSON of a type that is allowed, else the text.
-OrderedJson value_of(std::string_view text, const std::vector<std::string>& types) {
+OrderedJson schema_value(std::string_view text, const std::vector<std::string>& types) {
   const auto allowed = [&](std::string_view t) { return std::find(types.begin(), types.end(), t) != types.end(); };
   if (types == std::vector<std::string>{"string"}) return std::string(text);
   std::string word(without_blanks(text));
@@ -202,32 +202,32 @@ OrderedJson tag_value(ToolFormat format, std::string_view text, std::vector<std:
   if (format != ToolFormat::MiniMax && text == "null") return nullptr;
   if (types.empty()) types.emplace_back("string");
   // Seed's template writes lists and objects as Python does.
-  OrderedJson out = value_of(text, types);
+  OrderedJson out = schema_value(text, types);
   if (format == ToolFormat::SeedOss && out.is_string() && types != std::vector<std::string>{"string"})
     if (auto literal = read_python_value(text)) return std::move(*literal);
   return out;
 }
 
-Calls read_tags(ToolFormat format, std::string_view text, const OrderedJson& tools) {
+ReadCalls read_tags(ToolFormat format, std::string_view text, const OrderedJson& tools) {
   const TagStyle& style = *tag_style(format);
   std::vector<NamedCall> out;
-  while (take(text, style.function)) {
+  while (take_mark(text, style.function)) {
     const auto name = take_until(text, style.after_name);
     if (!name || without_blanks(*name).empty()) return std::nullopt;
     const std::string function(without_blanks(*name));
     OrderedJson arguments = OrderedJson::object();
-    while (take(text, style.parameter)) {
+    while (take_mark(text, style.parameter)) {
       const auto key = take_until(text, style.after_key);
       auto value = key ? take_until(text, style.after_value) : std::nullopt;
       if (!value) return std::nullopt;
       if (style.value_lines && value->starts_with('\n')) value->remove_prefix(1);
       if (style.value_lines && value->ends_with('\n')) value->remove_suffix(1);
-      arguments[std::string(*key)] = tag_value(format, *value, types_of(schema_of(tools, function, *key)));
+      arguments[std::string(*key)] = tag_value(format, *value, types_of(parameter_schema(tools, function, *key)));
     }
-    if (!take(text, style.end)) return std::nullopt;
+    if (!take_mark(text, style.end)) return std::nullopt;
     out.push_back({function, arguments.dump()});
   }
-  return without_blanks(text).empty() ? some(std::move(out)) : std::nullopt;
+  return without_blanks(text).empty() ? or_none(std::move(out)) : std::nullopt;
 }
 
 // NAME, then keys and values, in GLM's tags or in Hunyuan's, where a name ends with a tag of its own. Newer tokenizers
@@ -237,36 +237,36 @@ class ArgumentTags {
   ArgumentTags(std::string_view text, const OrderedJson& tools) : text_(text), tools_(tools) {}
 
   // Up to the end of the text.
-  Calls one() {
+  ReadCalls one() {
     const size_t end = std::min(text_.size(), text_.find("<arg_key"));
-    return call(text_.substr(0, end), text_.substr(end)) ? some(std::move(out_)) : std::nullopt;
+    return call(text_.substr(0, end), text_.substr(end)) ? or_none(std::move(out_)) : std::nullopt;
   }
   // Each between <tool_call> and </tool_call>.
-  Calls several() {
+  ReadCalls several() {
     while (tag("<tool_call")) {
       const auto name = take_until(text_, "<tool_sep");
       if (!name || !take_until(text_, ">")) return std::nullopt;
       const auto body = take_until(text_, "</tool_call");
       if (!body || !take_until(text_, ">") || !call(*name, *body)) return std::nullopt;
     }
-    return without_blanks(text_).empty() ? some(std::move(out_)) : std::nullopt;
+    return without_blanks(text_).empty() ? or_none(std::move(out_)) : std::nullopt;
   }
 
  private:
-  bool tag(std::string_view begin) { return take(text_, begin) && take_until(text_, ">"); }
+  bool tag(std::string_view begin) { return take_mark(text_, begin) && take_until(text_, ">"); }
 
   bool call(std::string_view name, std::string_view body) {
     name = without_blanks(name);
     if (name.empty() || name.find('<') != std::string_view::npos) return false;
     OrderedJson arguments = OrderedJson::object();
-    while (take(body, "<arg_key")) {
+    while (take_mark(body, "<arg_key")) {
       if (!take_until(body, ">")) return false;
       const auto key = take_until(body, "</arg_key");
-      if (!key || !take_until(body, ">") || !take(body, "<arg_value") || !take_until(body, ">")) return false;
+      if (!key || !take_until(body, ">") || !take_mark(body, "<arg_value") || !take_until(body, ">")) return false;
       const auto value = take_until(body, "</arg_value");
       if (!value || !take_until(body, ">")) return false;
       const std::string_view word = without_blanks(*key);
-      arguments[std::string(word)] = value_of(*value, types_of(schema_of(tools_, name, word)));
+      arguments[std::string(word)] = schema_value(*value, types_of(parameter_schema(tools_, name, word)));
     }
     if (!without_blanks(body).empty()) return false;
     out_.push_back({std::string(name), arguments.dump()});
@@ -278,13 +278,13 @@ class ArgumentTags {
   std::vector<NamedCall> out_;
 };
 
-Calls read_hunyuan(std::string_view text, const OrderedJson& tools) {
+ReadCalls read_hunyuan(std::string_view text, const OrderedJson& tools) {
   if (without_blanks(text).starts_with('[')) return read_list(text);
   return ArgumentTags(text, tools).several();
 }
 
 // The mark functools[ has taken the bracket of its list.
-Calls read_phi4(std::string_view text) {
+ReadCalls read_phi4(std::string_view text) {
   const std::string_view head = without_blanks(text);
   if (head.starts_with('[')) return read_list(text);
   if (auto one = head.ends_with(']') ? std::nullopt : read_list(text)) return one;
@@ -292,14 +292,14 @@ Calls read_phi4(std::string_view text) {
 }
 
 // The list goes on to the end of the answer; some answers close it.
-Calls read_granite(std::string_view text) {
+ReadCalls read_granite(std::string_view text) {
   constexpr std::string_view kEnd = "</tool_call>";
   text = without_blanks(text);
   if (text.ends_with(kEnd)) text.remove_suffix(kEnd.size());
   return read_list(text);
 }
 
-Calls read_pythonic(std::string_view text) {
+ReadCalls read_pythonic(std::string_view text) {
   text = without_blanks(text);
   for (const std::string_view mark : {"<|python_start|>", "<|python_end|>"}) {
     if (text.starts_with(mark)) text = without_blanks(text.substr(mark.size()));
@@ -324,7 +324,7 @@ const TagStyle* tag_style(ToolFormat format) {
   }
 }
 
-Calls read_dialect(ToolFormat format, std::string_view text, const OrderedJson& tools) {
+ReadCalls read_dialect(ToolFormat format, std::string_view text, const OrderedJson& tools) {
   switch (format) {
     case ToolFormat::DeepSeek: return read_deepseek(text);
     case ToolFormat::Mistral: return read_mistral(text);

@@ -143,6 +143,8 @@ TEST(ToolAnswers, TemplatesShowTheirParsers) {
     EXPECT_TRUE(shows_thoughts(source)) << name;
     EXPECT_EQ(thought_marks_of_template(source), options_of(c).thought) << name;
   }
+  // Hunyuan's newer template makes its tags from a suffix.
+  EXPECT_EQ(tool_format_of_template("{% set t = '<tool_calls{}>'.format(suffix) %}"), ToolFormat::Hunyuan);
   for (const auto& [name, format] :
        std::vector<std::pair<std::string, ToolFormat>>{{"granite3", ToolFormat::Granite},
                                                        {"cohere2", ToolFormat::None},
