@@ -2,25 +2,19 @@
 
 #include <algorithm>
 
+#include "server/dialect_readers.h"
 #include "server/ids.h"
 
 namespace reprise::server {
 namespace {
 
-constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>";
-constexpr std::string_view kBlank = " \t\r\n", kPython = "<|python_start|>";
+constexpr std::string_view kBlank = kCallBlanks, kPython = "<|python_start|>";
 
 // Length of the longest end of `text` that begins `mark`.
 size_t begun(std::string_view text, std::string_view mark) {
   for (size_t n = std::min(mark.size() - 1, text.size()); n > 0; --n)
     if (text.ends_with(mark.substr(0, n))) return n;
   return 0;
-}
-
-std::string_view without_blanks(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
 // The first semicolon from `begin` on that is not in a string; the text's end when there is none.
@@ -40,7 +34,9 @@ size_t end_of_json(std::string_view text, size_t begin) {
 }  // namespace
 
 AnswerSplitter::AnswerSplitter(SplitOptions options)
-    : options_(std::move(options)), marks_(call_marks(options_.tools)) {
+    : options_(std::move(options)),
+      all_marks_(call_marks(options_.tools)),
+      in_answer_(options_.begins_in_answer && !options_.begins_in_thought) {
   if (options_.harmony) harmony_.emplace(options_.reasoning);
   trim_ = options_.reasoning || options_.tools != ToolFormat::None;
   if (options_.begins_in_thought && options_.reasoning) {
@@ -58,7 +54,7 @@ void AnswerSplitter::say(std::string_view text, SplitText& out) {
     text.remove_prefix(first);
     trim_ = false;
   }
-  if (without_blanks(text).size() > 0) may_think_ = false;
+  if (without_blanks(text).size() > 0) may_think_ = may_answer_ = false;
   out.content += text;
 }
 
@@ -79,16 +75,20 @@ void AnswerSplitter::think(std::string_view text, SplitText& out) {
   blank_ = text.substr(last + 1);
 }
 
+std::string AnswerSplitter::name_of(const NamedCall& call) {
+  if (!call.id.empty()) return call.id;
+  if (!options_.earlier_calls) return make_id("call_");
+  return fmt::format("functions.{}:{}", call.name, (*options_.earlier_calls)++);
+}
+
 bool AnswerSplitter::call(std::string_view text, SplitText& out) {
   const auto json = parse_ordered_json(without_blanks(text), "a tool call");
   if (!json || !json->is_object() || !json->contains("name") || !(*json)["name"].is_string()) return false;
   const char* key = json->contains("arguments") ? "arguments" : "parameters";
-  ToolCall c;
-  c.id = make_id("call_");
-  c.name = (*json)["name"].get<std::string>();
+  NamedCall c{(*json)["name"].get<std::string>(), {}};
   const OrderedJson arguments = json->contains(key) ? (*json)[key] : OrderedJson::object();
   c.arguments = arguments.is_string() ? arguments.get<std::string>() : arguments.dump();
-  out.calls.push_back(std::move(c));
+  out.calls.push_back({name_of(c), std::move(c.name), std::move(c.arguments)});
   called_ = true;
   return true;
 }
@@ -97,7 +97,10 @@ bool AnswerSplitter::call_dialect(std::string_view text, SplitText& out) {
   static const OrderedJson none;
   auto calls = read_dialect(options_.tools, text, options_.list ? *options_.list : none);
   if (!calls) return false;
-  for (NamedCall& c : *calls) out.calls.push_back({make_id("call_"), std::move(c.name), std::move(c.arguments)});
+  for (NamedCall& c : *calls) {
+    std::string id = name_of(c);
+    out.calls.push_back({std::move(id), std::move(c.name), std::move(c.arguments)});
+  }
   return called_ = true;
 }
 
@@ -110,7 +113,7 @@ bool AnswerSplitter::call_whole(SplitText& out) {
   const std::string_view text = without_blanks(held_);
   if (options_.tools == ToolFormat::Arguments) {
     if (!parse_json(text, "arguments")) return false;
-    out.calls.push_back({make_id("call_"), options_.tool, std::string(text)});
+    out.calls.push_back({name_of({options_.tool, {}}), options_.tool, std::string(text)});
     called_ = true;
     return true;
   }
@@ -162,21 +165,23 @@ bool AnswerSplitter::walk_thought(SplitText& out) {
   if (may_open_) {
     const size_t first = text.find_first_not_of(kBlank);
     const std::string_view head = first == std::string_view::npos ? std::string_view() : text.substr(first);
-    if (head.size() < kThink.size() && kThink.starts_with(head)) return false;
+    const std::string_view mark = options_.thought.begin;
+    if (head.size() < mark.size() && mark.starts_with(head)) return false;
     may_open_ = false;
-    if (head.starts_with(kThink)) {
-      held_.erase(0, first + kThink.size());
+    if (head.starts_with(mark)) {
+      held_.erase(0, first + mark.size());
       return true;
     }
   }
-  const size_t end = text.find(kThinkEnd);
-  const size_t sure = end != std::string_view::npos ? end : text.size() - begun(text, kThinkEnd);
+  const std::string_view mark = options_.thought.end;
+  const size_t end = text.find(mark);
+  const size_t sure = end != std::string_view::npos ? end : text.size() - begun(text, mark);
   think(text.substr(0, sure), out);
   if (end == std::string_view::npos) {
     held_.erase(0, sure);
     return false;
   }
-  held_.erase(0, end + kThinkEnd.size());
+  held_.erase(0, end + mark.size());
   blank_.clear();
   trim_ = true;
   may_think_ = false;
@@ -197,45 +202,77 @@ bool AnswerSplitter::knows_beginning(std::string_view text) {
   return true;
 }
 
-bool AnswerSplitter::walk_content(SplitText& out) {
-  const std::string_view text = held_;
-  if (!knows_beginning(text)) return false;
-  if (place_ == Place::Whole) return true;
-  if (options_.calls_alone && !called_) {
-    const size_t first = text.find_first_not_of(kBlank);
-    if (first == std::string_view::npos) return false;
-    const std::string_view head = text.substr(first);
-    if (head.size() < marks_.begin.size() && marks_.begin.starts_with(head)) return false;
-    if (!head.starts_with(marks_.begin)) marks_ = {};
-    options_.calls_alone = false;
+bool AnswerSplitter::knows_first() {
+  const size_t first = held_.find_first_not_of(kBlank);
+  if (first == std::string::npos) return false;
+  const std::string_view head = std::string_view(held_).substr(first);
+  bool begins = false;
+  for (const CallMarks& m : all_marks_) {
+    if (head.size() < m.begin.size() && m.begin.starts_with(head)) return false;
+    begins |= head.starts_with(m.begin);
   }
-  size_t at = std::string_view::npos, keep = 0;
-  std::string_view mark;
-  const auto look = [&](std::string_view m, bool on) {
-    if (!on) return;
-    if (const size_t found = text.find(m); found < at) {
-      at = found;
-      mark = m;
+  if (!begins) all_marks_ = {};
+  options_.calls_alone = false;
+  return true;
+}
+
+AnswerSplitter::Found AnswerSplitter::find_mark() const {
+  const std::string_view text = held_;
+  const ThoughtMarks& t = options_.thought;
+  Found out;
+  const auto look = [&](std::string_view mark, const CallMarks* call) {
+    if (const size_t at = text.find(mark); at < out.at) {
+      out.at = at;
+      out.mark = mark;
+      out.call = call;
     }
-    keep = std::max(keep, begun(text, m));
+    out.keep = std::max(out.keep, begun(text, mark));
   };
-  // Only what comes first is a thought.
-  const bool blank_so_far =
-      may_think_ && text.substr(0, text.find(kThink)).find_first_not_of(kBlank) == std::string_view::npos;
-  look(kThink, options_.reasoning && may_think_ && (blank_so_far || text.find(kThink) == std::string_view::npos));
-  look(marks_.begin, !marks_.begin.empty());
-  if (at == std::string_view::npos) {
-    const std::string sure(text.substr(0, text.size() - keep));
-    held_.erase(0, sure.size());
-    say(sure, out);
+  // Only what comes first is a thought, or the mark of what is said.
+  const auto may_be_first = [&](std::string_view mark) {
+    const size_t at = text.find(mark);
+    return at == std::string_view::npos || without_blanks(text.substr(0, at)).empty();
+  };
+  const bool words = !t.answer.empty() && (options_.reasoning || t.special);
+  if (options_.reasoning && may_think_ && may_be_first(t.begin)) look(t.begin, nullptr);
+  if (words && !in_answer_ && may_answer_ && may_be_first(t.answer)) look(t.answer, nullptr);
+  if (words && in_answer_) look(t.answer_end, nullptr);
+  for (const CallMarks& m : all_marks_) look(m.begin, &m);
+  return out;
+}
+
+bool AnswerSplitter::walk_content(SplitText& out) {
+  if (!knows_beginning(held_)) return false;
+  if (place_ == Place::Whole) return true;
+  if (options_.calls_alone && !called_ && !knows_first()) return false;
+  const ThoughtMarks& t = options_.thought;
+  const Found found = find_mark();
+  if (found.at == std::string_view::npos) {
+    size_t sure = held_.size() - found.keep;
+    // Blanks before the mark that ends the answer's words are no part of them.
+    while (in_answer_ && sure > 0 && kBlank.find(held_[sure - 1]) != std::string_view::npos) --sure;
+    const std::string text = held_.substr(0, sure);
+    held_.erase(0, sure);
+    say(text, out);
     return false;
   }
-  const std::string sure(text.substr(0, at));
-  const bool thought = mark == kThink;
-  held_.erase(0, at + mark.size());
-  if (!thought) say(sure, out);
-  place_ = thought ? Place::Thought : Place::Call;
-  trim_ = thought || trim_;
+  std::string sure = held_.substr(0, found.at);
+  held_.erase(0, found.at + found.mark.size());
+  if (found.call) {
+    say(sure, out);
+    marks_ = *found.call;
+    place_ = Place::Call;
+  } else if (in_answer_ && found.mark == t.answer_end) {
+    say(sure.substr(0, sure.find_last_not_of(kBlank) + 1), out);
+    in_answer_ = false;
+    trim_ = true;
+  } else if (found.mark == t.answer) {
+    in_answer_ = trim_ = true;
+    may_think_ = may_answer_ = false;
+  } else {
+    place_ = Place::Thought;
+    trim_ = true;
+  }
   return true;
 }
 

@@ -267,7 +267,12 @@ void place_images(Fields& f, const char* field, GenerateCall& call, const Served
 
 void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& call, const ServedModel& model) {
   const ChatTools& tools = turn.tools;
-  if (tools.told) turn.messages = tell_tools(std::move(turn.messages), tools);
+  // Results of tools find their calls by these names in later turns.
+  if (model.tool_format == ToolFormat::Kimi) call.split.earlier_calls = count_calls(turn.messages);
+  if (tools.told)
+    turn.messages = tell_tools(std::move(turn.messages), tools);
+  else if (model.tool_format == ToolFormat::Phi4 && !tools.list.is_null())
+    turn.messages = place_tools(std::move(turn.messages), tools.list);
   OrderedJson shown = tools.told ? OrderedJson() : tools.list;
   PlainMarks marks(model);
   marks.hide(turn.messages);
@@ -278,14 +283,17 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   if (model.images && model.images->videos)
     *prompt = sched::tell_times(std::move(*prompt), call.images, model.images->video_mark, *model.images->videos);
   call.split.reasoning = model.reasoning && turn.separate_reasoning;
-  call.split.begins_in_thought = ends_in_thought(*prompt) || model.thinks_first;
+  call.split.thought = model.thought;
+  call.split.begins_in_thought = ends_in_thought(*prompt, model.thought) || model.thinks_first;
+  call.split.begins_in_answer = ends_in_answer(*prompt, model.thought);
   call.split.tools = tools.format;
   call.split.list = std::make_shared<const OrderedJson>(tools.list);
   // An answer that is held to a form of its own has no messages.
   call.split.calls_alone = tools.or_form;
   call.split.harmony =
       model.harmony && !tools.or_form && tools.format != ToolFormat::List && tools.format != ToolFormat::Arguments;
-  if (call.split.harmony || marks_are_special(tools.format)) call.skip_special_tokens = false;
+  if (call.split.harmony || marks_are_special(tools.format) || (call.split.reasoning && model.thought.special))
+    call.skip_special_tokens = false;
   call.split.tool = tools.name;
   // The template has written the special tokens itself.
   if (fits_context(f, field, *prompt, model)) {

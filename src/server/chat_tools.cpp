@@ -300,9 +300,20 @@ ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& mode
   return wrong("tool_choice", "it names a function that is not in \"tools\"");
 }
 
-bool ends_in_thought(std::string_view prompt) {
-  const size_t last = prompt.find_last_not_of(" \t\r\n");
-  return last != std::string_view::npos && prompt.substr(0, last + 1).ends_with("<think>");
+int64_t count_calls(const OrderedJson& messages) {
+  int64_t out = 0;
+  for (const OrderedJson& m : messages)
+    if (const OrderedJson* calls = given(m, "tool_calls")) out += static_cast<int64_t>(calls->size());
+  return out;
+}
+
+OrderedJson place_tools(OrderedJson messages, const OrderedJson& tools) {
+  OrderedJson functions = OrderedJson::array();
+  for (const OrderedJson& t : tools) functions.push_back(t["function"]);
+  if (messages.empty() || messages[0]["role"] != "system")
+    messages.insert(messages.begin(), OrderedJson{{"role", "system"}, {"content", ""}});
+  messages[0]["tools"] = dumped(functions);
+  return messages;
 }
 
 }  // namespace reprise::server

@@ -34,7 +34,9 @@ ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& mode
 OrderedJson tell_tools(OrderedJson messages, const ChatTools& tools);
 // The same without a system turn, which some templates refuse: it begins the user's first.
 OrderedJson without_system(OrderedJson messages);
-// The prompt has opened a thought that the answer goes on with.
-bool ends_in_thought(std::string_view prompt);
+// Calls of tools that the messages tell of.
+int64_t count_calls(const OrderedJson& messages);
+// The messages for Phi-4-mini's template, which reads the tools from the system turn: a text of their functions.
+OrderedJson place_tools(OrderedJson messages, const OrderedJson& tools);
 
 }  // namespace reprise::server

@@ -64,12 +64,14 @@ ServedModel ServedModel::of(const ServedText& t, const engine::Engine& e) {
     const std::string& source = m.chat_template->source();
     m.tool_format =
         t.tool_call_parser == "auto" ? tool_format_of_template(source) : parse_tool_format(t.tool_call_parser).value();
-    m.reasoning = t.reasoning_parser == "auto" ? source.find("</think>") != std::string::npos || shows_harmony(source)
-                                               : t.reasoning_parser != "none";
+    m.reasoning = t.reasoning_parser == "auto" ? shows_thoughts(source) : t.reasoning_parser != "none";
+    m.thought = thought_marks_of_template(source);
     m.harmony = m.tool_format == ToolFormat::Harmony || (t.reasoning_parser == "auto" && shows_harmony(source));
     for (const ReasoningParser& p : reasoning_parsers()) {
-      m.thinks_first |= p.name == t.reasoning_parser && p.thinks_first;
-      m.harmony |= p.name == t.reasoning_parser && p.harmony;
+      if (p.name != t.reasoning_parser) continue;
+      m.thought = marks_of(p, source);
+      m.thinks_first = p.thinks_first;
+      m.harmony |= p.harmony;
     }
   }
   m.defaults = t.defaults;

@@ -13,6 +13,7 @@
 #include "sched/image_prompt.h"
 #include "server/answer_grammar.h"
 #include "server/answer_splitter.h"
+#include "server/thought_marks.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -64,7 +65,8 @@ struct ServedModel {
   const text::ChatTemplate* chat_template = nullptr;  // outlives it; null: none
   std::string chat_template_problem;                  // why there is none
   ToolFormat tool_format = ToolFormat::None;          // how it writes calls of its own accord
-  bool reasoning = false;                             // its answers may begin with <think>
+  bool reasoning = false;                             // its answers may begin with a thought
+  ThoughtMarks thought;                               // between these
   bool thinks_first = false;                          // and do so even where neither prompt nor answer shows the mark
   bool harmony = false;                               // they are messages of the harmony format
   const sched::AdapterTable* adapters = nullptr;      // outlives it; null: requests choose none

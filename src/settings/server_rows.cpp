@@ -1,6 +1,28 @@
 #include "settings/tables.h"
 
+#include <iterator>
+#include <sstream>
+
 namespace reprise::settings {
+namespace {
+
+// Names that SGLang has for a parser, or vLLM.
+constexpr const char* kToolParsers =
+    "auto none hermes qwen qwen25 llama3 llama3_json llama4_json deepseekv3 deepseekv31 deepseek_v3 deepseek_v31 "
+    "mistral qwen3_coder qwen3_xml glm glm45 glm47 kimi_k2 minimax-m2 minimax_m2 seed_oss cohere_command3 "
+    "cohere_command4 phi4_mini_json granite granite4 hunyuan hunyuan_a13b hy_v3 ernie45 olmo3 pythonic "
+    "llama4_pythonic gpt-oss openai";
+constexpr const char* kReasoningParsers =
+    "auto none qwen3 qwen3-thinking deepseek-r1 deepseek_r1 deepseek-v3 deepseek_v3 glm45 glm47 kimi kimi_k2 minimax "
+    "minimax_m2 cohere_command3 cohere_command4 seed_oss hunyuan hunyuan_a13b hy_v3 ernie45 granite "
+    "granite_thinking_parser olmo3 mistral gpt-oss openai_gptoss";
+
+std::vector<std::string> words(const char* text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), std::istream_iterator<std::string>()};
+}
+
+}  // namespace
 
 std::vector<Setting> server_rows() {
   return {
@@ -14,16 +36,13 @@ std::vector<Setting> server_rows() {
       by_model(also("-a,--alias", text("served_model_name", "NAME",
                                        "what clients call the model; default: the last part of its path"))),
       by_model(text("chat_template", "FILE", "Jinja file, or chatml or llama-2, in place of the model's own template")),
-      by_model(choice("tool_call_parser",
-                      {"auto", "none", "hermes", "qwen", "qwen25", "llama3", "deepseekv3", "deepseekv31", "mistral",
-                       "qwen3_coder", "pythonic", "gpt-oss"},
+      by_model(choice("tool_call_parser", words(kToolParsers),
                       "how the model writes tool calls; auto: as its chat template shows", "auto")),
-      by_model(
-          choice("reasoning_parser",
-                 {"auto", "none", "qwen3", "qwen3-thinking", "deepseek-r1", "deepseek-v3", "glm45", "gpt-oss"},
-                 "take thoughts between <think> marks, or in the analysis channel of gpt-oss, out of the answer; auto: "
-                 "when the chat template knows them; deepseek-r1 and qwen3-thinking: answers begin with a thought",
-                 "auto")),
+      by_model(choice("reasoning_parser", words(kReasoningParsers),
+                      "take thoughts between the family's marks, such as <think>, or in the analysis channel of "
+                      "gpt-oss, out of the answer; auto: when the chat template knows them; deepseek-r1, "
+                      "qwen3-thinking, minimax and olmo3: answers begin with a thought",
+                      "auto")),
       secret(live(text("api_key", "KEY", "key that every route but health asks for"))),
       live(text("api_key_file", "FILE", "more such keys, one on a line; SIGHUP reads it anew")),
       live(text("api_keys_file", "FILE",

@@ -144,11 +144,8 @@ TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
       {"--schedule-policy priority", "--enable-priority-scheduling"},
       {"--schedule-policy routing-key", "allowed: fcfs, lpm, random, dfs-weight, lof"},
       {"--enable-priority-scheduling --schedule-policy lpm", "allowed: fcfs, lof"},
-      {"--tool-call-parser glm45",
-       "allowed: auto, none, hermes, qwen, qwen25, llama3, deepseekv3, deepseekv31, mistral, qwen3_coder, pythonic, "
-       "gpt-oss"},
-      {"--reasoning-parser kimi",
-       "allowed: auto, none, qwen3, qwen3-thinking, deepseek-r1, deepseek-v3, glm45, gpt-oss"},
+      {"--tool-call-parser inkling", "allowed: auto, none, hermes, qwen, qwen25, llama3, llama3_json, "},
+      {"--reasoning-parser inkling", "allowed: auto, none, qwen3, qwen3-thinking, deepseek-r1, deepseek_r1, "},
       {"--chat-template qwen2-vl", "allowed: a Jinja file, chatml, llama-2"},
       {"--chat-template /proc/self/nothing.json", "allowed: a Jinja file, chatml, llama-2"},
       {"--json-model-override-args '[1]'", "a JSON object is expected"},
@@ -190,9 +187,10 @@ TEST(LaunchLines, EachHarmlessFlagIsANotice) {
 }
 
 TEST(LaunchLines, TheParsersOfSGLangsPagesAreTaken) {
-  for (const char* name : {"deepseekv3", "mistral", "qwen", "qwen25", "qwen3_coder", "llama3", "pythonic", "hermes"})
+  for (const char* name : {"deepseekv3", "mistral", "qwen", "qwen25", "qwen3_coder", "llama3", "pythonic", "hermes",
+                           "glm45", "kimi_k2", "minimax-m2", "cohere_command4", "hunyuan"})
     EXPECT_EQ(check(fmt::format("--tool-call-parser {}", name)).exit_code, 0) << name;
-  for (const char* name : {"deepseek-r1", "deepseek-v3", "qwen3", "qwen3-thinking"})
+  for (const char* name : {"deepseek-r1", "deepseek-v3", "qwen3", "qwen3-thinking", "kimi", "minimax"})
     EXPECT_EQ(check(fmt::format("--reasoning-parser {}", name)).exit_code, 0) << name;
   for (const char* name : {"chatml", "llama-2"})
     EXPECT_EQ(check(fmt::format("--chat-template {}", name)).exit_code, 0) << name;

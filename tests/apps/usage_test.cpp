@@ -40,8 +40,7 @@ TEST(Usage, UnknownWordsNameTheNearOnes) {
   expect_error(run_binary("doctor --jsn"), 2, "--json");
   expect_error(run_binary("--jsn"), 2, "--jsn");
   expect_error(run_binary(kTiny + "--prompt-ids 1 word"), 2, "\"word\"");
-  // vLLM's names for parsers.
-  for (const auto& [name, ours] : {std::pair{"llama3_json", "llama3"}, {"deepseek_v3", "deepseekv3"}})
+  for (const auto& [name, ours] : {std::pair{"llama3-json", "llama3_json"}, {"kimik2", "kimi_k2"}})
     expect_error(run_binary(fmt::format("serve --model-path nowhere --tool-call-parser {}", name)), 2,
                  fmt::format("\"{}\" is not known; close names: {}", name, ours));
 }

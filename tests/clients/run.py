@@ -22,7 +22,8 @@ CACHE = pathlib.Path(os.environ.get("REPRISE_CACHE") or pathlib.Path.home() / ".
 # Those that install in about a minute; the others bring hundreds of megabytes.
 QUICK = ["openai", "schemathesis"]
 # Three benchmarks bring gigabytes of the same; they share one environment.
-SHARED = {"openai-responses": "openai", "guidellm": "with-torch", "sglang": "with-torch", "vllm": "with-torch"}
+SHARED = {"openai-responses": "openai", "openai-families": "openai", "guidellm": "with-torch", "sglang": "with-torch",
+          "vllm": "with-torch"}
 INSTALL_SECONDS = 3600
 TEST_SECONDS = 3600
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
+#include "server/thought_marks.h"
 #include "server/tool_dialects.h"
 #include "settings/setting.h"
 
@@ -25,6 +27,11 @@ TEST(Parsers, AreThoseOfTheSettings) {
   for (const ReasoningParser& p : reasoning_parsers()) reasoning.emplace_back(p.name);
   EXPECT_EQ(settings::find("tool_call_parser")->choices, tools);
   EXPECT_EQ(settings::find("reasoning_parser")->choices, reasoning);
+  const auto page = read_file(std::string(REPRISE_SOURCE_DIR) + "/docs/serve.md");
+  ASSERT_TRUE(page.is_ok());
+  for (const auto& names : {tools, reasoning})
+    for (const std::string& name : names)
+      EXPECT_NE(page->find("`" + name + "`"), std::string::npos) << name << " is missing in docs/serve.md";
 }
 
 TEST(ReadMessages, ACallWithoutWordsHasEmptyContent) {
@@ -113,6 +120,30 @@ TEST(ReadTools, AModelWithoutAKnownWayToCallIsToldOne) {
   knows.chat_template = &*shows;
   knows.tool_format = ToolFormat::Hermes;
   EXPECT_FALSE(tools_of({{"tools", kTools}}, knows).told);
+}
+
+// As Phi-4-mini's model card has it: the functions as a text, in a member of the system message.
+TEST(PlaceTools, TheSystemMessageHasTheFunctions) {
+  for (const char* list : {R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}])",
+                           R"([{"role": "user", "content": "hi"}])"}) {
+    const OrderedJson out = place_tools(messages_of(list), kTools);
+    ASSERT_EQ(out.size(), 2u);
+    EXPECT_EQ(out[0]["role"], "system");
+    EXPECT_EQ(out[0]["content"], list[11] == 's' ? "Be brief." : "");
+    EXPECT_EQ(OrderedJson::parse(out[0]["tools"].get<std::string>()),
+              OrderedJson::parse(R"([{"name": "f", "description": "adds", "parameters": {"type": "object"}}])"));
+    EXPECT_EQ(out[1]["content"], "hi");
+  }
+}
+
+TEST(CountCalls, OverAllMessages) {
+  const std::string call = R"({"function": {"name": "f", "arguments": {}}})";
+  EXPECT_EQ(count_calls(messages_of(R"([{"role": "user", "content": "hi"}])")), 0);
+  EXPECT_EQ(count_calls(messages_of((R"([{"role": "assistant", "tool_calls": [)" + call + "," + call +
+                                     R"(]}, {"role": "tool", "content": "1"}, {"role": "assistant", "tool_calls": [)" +
+                                     call + "]}]")
+                                        .c_str())),
+            3);
 }
 
 TEST(TellTools, TheSystemTurnHasTheSchemaAndTheWayToCall) {

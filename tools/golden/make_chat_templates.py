@@ -12,6 +12,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 
@@ -27,6 +28,9 @@ NOW = "2025-07-26 14:05:09"
 TEXTS = 10
 COUNT = 200
 TRL = "trl==1.16.0"
+# The source distribution has llama.cpp with it, and that the templates that it is tested with (models/templates).
+LLAMA_CPP = "llama_cpp_python==0.3.36"
+AXOLOTL = "axolotl==0.19.0"
 IM = ("", "<|im_end|>")
 
 # name: (where it is from, bos, eos)
@@ -57,6 +61,22 @@ TEMPLATES = {
     "vicuna": ("written", "<s>", "</s>"),
     "openchat": ("written", "<s>", "<|end_of_turn|>"),
     "phi4": ("written", "<|endoftext|>", "<|im_end|>"),
+    "qwen3_vl": ("trl", *IM),
+    "cohere2": ("trl", "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>"),
+    "exaone4": ("axolotl", "[BOS]", "[|endofturn|]"),
+    "smollm3": ("llama.cpp HuggingFaceTB-SmolLM3-3B", "<|begin_of_text|>", "<|im_end|>"),
+    "granite3": ("llama.cpp ibm-granite-granite-3.3-2B-Instruct", "<|end_of_text|>", "<|end_of_text|>"),
+    "granite4": ("llama.cpp ibm-granite-granite-4.0", "<|end_of_text|>", "<|end_of_text|>"),
+    "glm4_7": ("llama.cpp GLM-4.7-Flash", "", "<|endoftext|>"),
+    "kimi_k2": ("llama.cpp moonshotai-Kimi-K2", "[BOS]", "<|im_end|>"),
+    "minimax_m2": ("llama.cpp MiniMax-M2", "]~!b[", "[e~["),
+    "seed_oss": ("llama.cpp ByteDance-Seed-OSS", "<seed:bos>", "<seed:eos>"),
+    "hunyuan3": ("written", "<｜hy_begin_of_sentence:opensource｜>", "<｜hy_eos:opensource｜>"),
+    "hunyuan_a13b": ("written", "<|startoftext|>", "<|eos|>"),
+    "olmo3": ("written", "", "<|im_end|>"),
+    "ernie4_5": ("written", "<s>", "</s>"),
+    "command_r7b": ("written", "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>"),
+    "phi4_mini": ("written", "", "<|endoftext|>"),
 }
 
 
@@ -85,11 +105,21 @@ def variables(name, conversation):
 
 def refresh():
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", TRL, "-d", folder], check=True)
-        with zipfile.ZipFile(next(pathlib.Path(folder).glob("trl-*.whl"))) as wheel:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", folder]
+        subprocess.run([*pip, TRL, AXOLOTL], check=True)
+        subprocess.run([*pip, "--no-binary", ":all:", LLAMA_CPP], check=True)
+        found = lambda pattern: next(pathlib.Path(folder).glob(pattern))
+        with zipfile.ZipFile(found("trl-*.whl")) as wheel, zipfile.ZipFile(found("axolotl-*.whl")) as axolotl, \
+                tarfile.open(found("llama_cpp_python-*.tar.gz")) as llama:
+            root = llama.getnames()[0].split("/")[0]
             for name, (source, *_) in TEMPLATES.items():
                 if source == "trl":
                     text = wheel.read(f"trl/chat_templates/{name}.jinja").decode()
+                elif source == "axolotl":
+                    text = axolotl.read(f"axolotl/utils/chat_templates/templates/{name}.jinja").decode()
+                elif source.startswith("llama.cpp "):
+                    file = f"{root}/vendor/llama.cpp/models/templates/{source.split()[1]}.jinja"
+                    text = llama.extractfile(file).read().decode()
                 elif source == "gguf":
                     text = SmolLM2().chat_template()
                 elif source == "shared":

@@ -5,6 +5,9 @@ Writes tests/data/harmony/answers.json: a list of {text, messages: [{channel, re
 package, too, but for those of OTHER_FORMS. An answer begins behind the "<|start|>assistant" that a prompt ends with. Where it stops in
 the middle of a message, that message is the last of the list.
 
+Writes tests/data/harmony/prompts.json as well: conversations as OpenAI's clients send them, and the prompts that the package renders
+of them: {request: {messages, tools, reasoning_effort}, prompt}, on the day of make_chat_templates.NOW.
+
 The package wants o200k_base.tiktoken in the folder that TIKTOKEN_ENCODINGS_BASE names (sha256 446a9538...1a2d, which it checks).
 """
 
@@ -13,7 +16,8 @@ import random
 
 from common import DATA, write_json
 
-from openai_harmony import HarmonyEncodingName, Message, Role, StreamableParser, load_harmony_encoding
+from openai_harmony import (Conversation, DeveloperContent, HarmonyEncodingName, Message, ReasoningEffort, Role, StreamableParser,
+                            SystemContent, ToolDescription, load_harmony_encoding)
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 START = "<|start|>assistant"
@@ -57,7 +61,47 @@ def read(text):
     return out
 
 
+DAY = "2025-07-26"
+WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "The weather of a city now.", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "description": "where"}, "days": {"type": "number"}}, "required": ["city"]}}}
+CLOCK = {"type": "function", "function": {"name": "now", "description": "The time."}}
+ASKED = {"role": "user", "content": "What is the weather in Paris?"}
+# Those that the template which OpenAI publishes (gptoss.jinja) writes as the package does. It ends instructions without tools with
+# two more lines, and writes earlier calls without a mark before "json" and their results in quotes.
+REQUESTS = [
+    {"messages": [{"role": "user", "content": "Hello!"}]},
+    {"messages": [{"role": "user", "content": "Hello!"}], "reasoning_effort": "low"},
+    {"messages": [ASKED], "tools": [WEATHER], "reasoning_effort": "high"},
+    {"messages": [{"role": "system", "content": "Be brief."}, ASKED], "tools": [WEATHER, CLOCK]},
+    {"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4."}, {"role": "user", "content": "And 3 + 3?"}]},
+]
+
+
+def prompt_of(request):
+    system = SystemContent.new().with_conversation_start_date(DAY)
+    if "reasoning_effort" in request:
+        system = system.with_reasoning_effort(ReasoningEffort(request["reasoning_effort"].capitalize()))
+    developer, said = None, []
+    tools = [t["function"] for t in request.get("tools", [])]
+    for m in request["messages"]:
+        if m["role"] == "system":
+            developer = DeveloperContent.new().with_instructions(m["content"])
+        elif m["role"] == "user":
+            said.append(Message.from_role_and_content(Role.USER, m["content"]))
+        else:
+            said.append(message("final", m["content"]))
+    if tools:
+        described = [ToolDescription.new(t["name"], t["description"], parameters=t.get("parameters")) for t in tools]
+        developer = (developer or DeveloperContent.new()).with_function_tools(described)
+    opening = [Message.from_role_and_content(Role.SYSTEM, system)]
+    if developer:
+        opening.append(Message.from_role_and_content(Role.DEVELOPER, developer))
+    conversation = Conversation.from_messages(opening + said)
+    return ENCODING.decode(ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT))
+
+
 def main():
+    write_json(DATA / "harmony" / "prompts.json", [dict(request=r, prompt=prompt_of(r)) for r in REQUESTS])
     rng = random.Random(9)
     texts = [text_of([message("final", w)]) for w in WORDS]
     for thought, word in itertools.product(THOUGHTS, WORDS):
