@@ -446,7 +446,7 @@ Status Engine::open() {
   trace.sampling = config_.generates();
   trace.images = config_.fields.vision.has_value();
   const DeviceInfo& device = platform_.device->info();
-  const bool verifies = device.live_sizes && !device.asynchronous;
+  const bool verifies = device.live_sizes || options_.graph.verify.each > 1;
   trace.most_drafts = options_.most_drafts = verifies && models::step_of(*model_, config_, trace).has_states()
                                                  ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts)
                                                  : 0;
