@@ -5,8 +5,7 @@
 #include "backends/all.h"
 #include "sched/scheduler.h"
 #include "simt/kernels.h"
-#include "sched/model_drafter.h"
-#include "support/answers.h"
+#include "support/chained_rounds.h"
 #include "support/drafters.h"
 #include "support/heads.h"
 
@@ -136,6 +135,26 @@ TEST(CudaDrafts, WithoutSizesForDraftsAModelWithStatesSaysSo) {
   EXPECT_EQ((*e)->max_drafts(), 0);
   EXPECT_EQ((*e)->verify_refusal(),
             "the device's graphs freeze the sizes of a step, and it was started without sizes for drafts");
+}
+
+// Rounds of a draft model that are submitted before the one in front is waited for, and take its tokens on the device.
+TEST(CudaDrafts, ChainedRoundsGuessWhatRoundsOneByOneGuess) {
+  engine::EngineOptions o = options_for("qwen3_tied");
+  o.max_running_requests = 3;
+  o.graph.decode_sizes = {3};
+  o.graph.choose_by_cost = false;
+  o.graph.verify = {6, true, engine::VerifyRows::kSequences};
+  o.max_total_tokens = 8 * kv::kPageTokens;
+  auto e = open_on_stand_in(std::move(o));
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  ASSERT_TRUE((*e)->overlaps());
+  const std::vector<Tokens> texts{sched::count_up(9), sched::count_up(20, 3), sched::count_up(14, 1)};
+  const auto one_by_one = testing_support::draft_rounds(**e, false, texts, 3),
+             chained = testing_support::draft_rounds(**e, true, texts, 3);
+  EXPECT_EQ(one_by_one.most_in_flight, 1);
+  EXPECT_EQ(chained.most_in_flight, 2);
+  EXPECT_GT(testing_support::expect_same_guesses(chained, one_by_one), 12u);
+  EXPECT_GT((*e)->runner("decode")->stats().replays, 0u);
 }
 
 // With these sizes the second one has no steps with several rows of a text, and reads what came true before.
