@@ -84,7 +84,15 @@ MADE = {
         "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_hidden_layers": 24,
         "num_attention_heads": 16, "num_key_value_heads": 16, "num_experts": 60, "num_experts_per_tok": 4,
         "norm_topk_prob": False}),
+    # Two of 16 ranks that hold Qwen3-235B-A22B: four share out a sequence's heads, and all the experts. A rank has 16
+    # heads of queries, one of keys and 8 experts. Four groups of four ranks have a batch each, and with loads that are
+    # even these two get four rows for each of their own tokens, as if it chose four of their experts.
+    "qwen3-235b-of-16": ("qwen3-30b-a3b", {
+        "hidden_size": 4096, "moe_intermediate_size": 1536, "num_hidden_layers": 94, "num_attention_heads": 32,
+        "num_key_value_heads": 2, "num_experts": 16, "num_experts_per_tok": 4}),
 }
+# Flags with which a shape is run. Two ranks exchange what all of them would, and as often.
+MADE_FLAGS = {"qwen3-235b-of-16": ["--tp-size", "2", "--ep-size", "2"]}
 
 
 # The description of a W8A8 checkpoint whose activations all have one scale, known beforehand (ModelSlim).
@@ -677,10 +685,11 @@ def part_streams(model):
     lines = ["| model | dtype | batch | all layers, ms: one stream | two | gain |", "|---|---|---|---|---|---|"]
     batches, length = (1, 8, 32, 64), 512
     for name, folder in (("Qwen1.5-MoE-A2.7B", "qwen1.5-moe-a2.7b"), ("DeepSeek-V2-Lite", "deepseek-v2-lite"),
-                         ("Qwen3-0.6B, dense", "qwen3-0.6b")):
+                         ("Qwen3-235B-A22B, one of 16 ranks", "qwen3-235b-of-16"), ("Qwen3-0.6B, dense", "qwen3-0.6b")):
         for dtype, quantisation in (("bf16", "none"), ("W8A8", "w8a8_int8")):
-            one, two = (model.all_layers(folder, quantisation, batches, length, "--graph-streams", n, *MODES[2][1],
-                                         *sizes_for(batches, length)) for n in (1, 2))
+            flags = [*MODES[2][1], *sizes_for(batches, length), *MADE_FLAGS.get(folder, [])]
+            one, two = (model.all_layers(folder, quantisation, batches, length, "--graph-streams", n, *flags)
+                        for n in (1, 2))
             for b in batches:
                 lines.append(f"| {name} | {dtype} | {b} | {one[b][0]:.3f} | {two[b][0]:.3f} | "
                              f"{100 * (one[b][0] / two[b][0] - 1):.1f} % |")
@@ -702,6 +711,8 @@ PREFETCHED = [  # name, folder, quantisation, whether every step reads all weigh
     ("Qwen3-32B W8A8", "qwen3-32b", "w8a8_int8", True),
     ("Qwen3-32B bf16, one of eight ranks", "qwen3-32b-tp8", "none", True),
     ("Qwen1.5-MoE-A2.7B bf16", "qwen1.5-moe-a2.7b", "none", False),
+    ("Qwen3-235B-A22B bf16, one of 16 ranks", "qwen3-235b-of-16", "none", False),
+    ("Qwen3-235B-A22B W8A8, one of 16 ranks", "qwen3-235b-of-16", "w8a8_int8", False),
 ]
 
 
@@ -710,7 +721,7 @@ def part_prefetch(model):
              "|---|---|---|---|---|---|"]
     batches, length = (1, 8, 32), 512
     for name, folder, quantisation, dense in PREFETCHED:
-        flags = [*MODES[2][1], *sizes_for(batches, length)]
+        flags = [*MODES[2][1], *sizes_for(batches, length), *MADE_FLAGS.get(folder, [])]
         plain, ahead = (model.all_layers(folder, quantisation, batches, length, *more, *flags)
                         for more in ([], ["--graph-prefetch-weights"]))
         for b in batches:

@@ -86,8 +86,8 @@ void KeyBuilder::add(const Platform& platform) {
   for (auto& e : platform.extensions) add(e->path(), e->text());
   for (const auto& e : platform.kernels->entries())
     add(e->name,
-        fmt::format("{}/{}/{}/{}/{}/{}/{}", e->op, device_kind_name(e->device), e->score, dtype_name(e->index_dtype),
-                    e->workspace != nullptr, e->part[1] != nullptr, joined(e->param_layouts)));
+        fmt::format("{}/{}/{}/{}/{}/{}/{}/{}", e->op, device_kind_name(e->device), e->score, dtype_name(e->index_dtype),
+                    e->workspace != nullptr, e->starts != nullptr, e->part[1] != nullptr, joined(e->param_layouts)));
 }
 
 void KeyBuilder::add(const PipelineOptions& options) {

@@ -49,6 +49,19 @@ void tell_quantisation(const checkpoint::QuantPlan& plan, const std::vector<Deri
   log::info("weights: {}", done.summary());
 }
 
+// Ops that change states of sequences and have no kernel at all on the device.
+std::vector<std::string_view> state_ops_without_kernels(const Platform& platform) {
+  std::vector<std::string_view> names;
+  const DeviceKind device = platform.device->info().kind;
+  const auto writes = [](const OperandSchema& o) { return o.name == models::kStateWriteInput; };
+  for (const OpSchema* op : platform.ops->all())
+    if (std::any_of(op->operands.begin(), op->operands.end(), writes) &&
+        std::none_of(platform.kernels->entries().begin(), platform.kernels->entries().end(),
+                     [&](const auto& e) { return e->device == device && e->op == op->name; }))
+      names.push_back(op->name);
+  return names;
+}
+
 }  // namespace
 
 Status Engine::check_options() const {
@@ -281,9 +294,19 @@ void Engine::learn_sizes_from(const std::string& file) {
   }
 }
 
-// When no dtype helps and a kernel's reason is the head size: one line with the sizes that there are kernels for. The
-// reason is asked for because a device that fails (no memory for a constant) may refuse one shape and take others.
+// When no dtype helps: one line, where the layers are those that keep states, or where a kernel's reason is the head
+// size: then with the sizes that there are kernels for. The reason is asked for because a device that fails (no memory
+// for a constant) may refuse one shape and take others.
 Status Engine::explain_head_size(const models::TraceOptions& trace, const Status& why) const {
+  const std::vector<std::string_view> missing = state_ops_without_kernels(platform_);
+  if (!missing.empty() && models::step_of(*model_, config_, trace).has_states()) {
+    log::debug("{}", why.message());
+    return error(Code::Unsupported,
+                 "{}: layers of {} keep a state for each sequence, and {} has no kernels for them ({}); run it with "
+                 "`device` cpu or cuda",
+                 config_.fields.source, config_.fields.architecture, device_kind_name(platform_.device->info().kind),
+                 fmt::join(missing, ", "));
+  }
   if (why.message().find("head size") == std::string::npos) return why;
   const int64_t asked = config_.fields.head_dim;
   std::vector<int64_t> fine;
@@ -465,7 +488,7 @@ Status Engine::open() {
   trace.sampling = config_.generates();
   trace.images = config_.fields.vision.has_value();
   const DeviceInfo& device = platform_.device->info();
-  const bool verifies = device.live_sizes && !device.asynchronous;
+  const bool verifies = device.live_sizes || options_.graph.verify.each > 1;
   trace.most_drafts = options_.most_drafts = verifies && models::step_of(*model_, config_, trace).has_states()
                                                  ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts)
                                                  : 0;

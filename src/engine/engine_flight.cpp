@@ -93,8 +93,6 @@ bool Engine::overlaps() const {
 // Drafts are further rows of the decode program, which takes them where kernels read the sizes of a step when it runs.
 // Where graphs freeze sizes there are programs for them.
 std::string Engine::verify_refusal() const {
-  if (!platform_.device->info().live_sizes && has_states())
-    return "the model keeps states, and the device's graphs freeze the sizes of a step";
   if (!platform_.device->info().live_sizes && !verifies_apart())
     return "the device's graphs freeze the sizes of a step, and it was started without sizes for drafts";
   if (has_states() && max_drafts() == 0)

@@ -164,7 +164,7 @@ Status ProgramBuilder::prepare(const models::TraceOptions& trace) {
   prepared_.clear();
   verify_list_ = verify_list();
   verify_ = config_.generates() && !platform_.device->info().live_sizes && !verify_list_.empty() &&
-            !models::step_of(spec_, config_, trace_).has_states();
+            (trace_.most_drafts > 0 || !models::step_of(spec_, config_, trace_).has_states());
   RETURN_IF_ERROR(check_split_ops());
   const std::string& no_prefetch = platform_.device->info().read_ahead.refusal;
   if (options_.pipeline.prefetch_bytes > 0 && !no_prefetch.empty())

@@ -49,6 +49,8 @@ struct KernelEntry {
   // Scratch bytes at these sizes, which are the largest; an error where the kernel cannot run at them, whatever
   // `accepts` says. Empty means none.
   std::function<Result<size_t>(const OpCall& call, const LiveSizes& bound, int threads)> workspace;
+  // Kernels of the device that a launch of the call starts, one behind the other, at its smallest sizes. Empty: one.
+  std::function<Result<int>(const OpCall& call)> starts;
   std::array<OpaqueKernel, 2> part{};
   // Layouts accepted for a parameter that is the op's Weight or Table, best first; empty: row_major.
   std::vector<std::string> param_layouts;

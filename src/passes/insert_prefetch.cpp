@@ -64,12 +64,14 @@ class PrefetchInserter {
     return nullptr;
   }
 
-  // Attention starts matrix and vector cores, and is counted twice.
+  // By the kernels that it starts. Of a collective one is the exchange. Attention starts matrix and vector cores, and
+  // is counted once more.
   double idle_us(const Node& n) const {
-    if (n.op->has(op_trait::kCollective)) return std::max(info_.collective_us, info_.launch_us);
+    const double all = c_.kernels_started(n) * info_.launch_us;
+    if (n.op->has(op_trait::kCollective)) return all + std::max(info_.collective_us - info_.launch_us, 0.0);
     for (const OperandSchema& o : n.op->operands)
-      if (o.role == OperandRole::Cache && !o.mutated) return 2 * info_.launch_us;
-    return info_.launch_us;
+      if (o.role == OperandRole::Cache && !o.mutated) return all + info_.launch_us;
+    return all;
   }
 
   // Launches of the main stream beside which another stream multiplies by large weights: memory does not idle there.

@@ -18,6 +18,16 @@ Status PassContext::has_kernel(const OpSchema& op, std::span<const TensorType> i
   return Status(entry.status().code(), std::move(why));
 }
 
+int PassContext::kernels_started(const Node& n) const {
+  if (!platform_) return 1;
+  const auto in = n.in_types(), out = n.out_types();
+  const OpCall call{n.op, in, out, &n.attrs, {}};
+  const auto entry = platform_->kernels->choose(platform_->device->info().kind, call);
+  if (!entry.is_ok() || !(*entry)->starts) return 1;
+  const Result<int> count = (*entry)->starts(call);
+  return count.is_ok() ? *count : 1;
+}
+
 void PassContext::begin(std::string name, bool required, int64_t allowance) {
   report_ = {};
   report_.name = std::move(name);

@@ -52,6 +52,8 @@ class PassContext {
 
   // Ok when the device has a kernel for the call; else Unsupported with one line of reason.
   Status has_kernel(const OpSchema& op, std::span<const TensorType> in, const Attrs& attrs) const;
+  // Kernels that the device starts for the node, at least; one where its entry does not tell.
+  int kernels_started(const Node& n) const;
 
   void count_tried() { ++report_.tried; }
   // Asked before every change: false when the bisect limit is reached. Counts the change.

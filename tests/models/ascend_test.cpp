@@ -50,6 +50,22 @@ TEST(AscendUpdates, OldRuntimesGiveTheSame) {
   EXPECT_EQ((*e)->runner("decode")->stats().replays, static_cast<uint64_t>(kSteps));
 }
 
+// No operator of the vendor is used for them: one line, in any dtype.
+TEST(AscendStates, LayersWithStatesAreRefused) {
+  for (const auto& [model, architecture] :
+       {std::pair("qwen3_next", "Qwen3NextForCausalLM"), std::pair("qwen3_5", "Qwen3_5ForCausalLM")})
+    for (const DType dtype : {DType::BF16, DType::F32}) {
+      const auto e = open(model, {.dtype = dtype});
+      ASSERT_FALSE(e.is_ok());
+      EXPECT_EQ(e.status().code(), Code::Unsupported);
+      EXPECT_TRUE(e.status().message().ends_with(
+          fmt::format(": layers of {} keep a state for each sequence, and ascend has no kernels for them (causal_conv, "
+                      "gated_delta); run it with `device` cpu or cuda",
+                      architecture)))
+          << e.status().message();
+    }
+}
+
 // F46: the pair of operators before the fused one.
 TEST(AscendAttention, TheOlderPairIsEqual) {
   std::vector<float> expected;

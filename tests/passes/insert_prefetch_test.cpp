@@ -12,7 +12,7 @@ struct InsertPrefetch : testing::Test {
   // begins after 150.
   ReadAhead ahead{"", 100, 300, 100, 1000, 150, 10, 1 << 20};
   Platform platform = test::null_platform();  // outlives the graphs
-  int streams = 1;
+  int streams = 1, ranks = 1;
   int64_t most = 1 << 20;
 
   struct Planned {
@@ -26,6 +26,7 @@ struct InsertPrefetch : testing::Test {
     platform.device = null::make_null_device(device);
     PipelineOptions options;
     options.streams = streams;
+    options.ranks.size = ranks;
     options.prefetch_bytes = most;
     Planned p{test::trace_tiny(model, *platform.ops), {}, {}};
     auto report = run_pipeline(p.graph, options, platform);
@@ -41,6 +42,18 @@ struct InsertPrefetch : testing::Test {
     EXPECT_TRUE(read.is_ok()) << read.status().message();
     if (read.is_ok()) EXPECT_EQ(print(*read), print(p.graph));
     return p;
+  }
+  // From now on a launch of the op starts so many kernels.
+  void starts(std::string_view op, int kernels) {
+    KernelRegistry all;
+    null::register_null(all, *platform.ops);
+    auto some = std::make_unique<KernelRegistry>();
+    for (const auto& e : all.entries()) {
+      KernelEntry entry = *e;
+      if (entry.op == op) entry.starts = [kernels](const OpCall&) -> Result<int> { return kernels; };
+      some->add(std::move(entry));
+    }
+    platform.kernels = std::move(some);
   }
   // "BYTES from FIRST of ALL after OP until OP"
   static std::vector<std::string> hints(const Graph& g) {
@@ -70,6 +83,38 @@ TEST_F(InsertPrefetch, WeightsComeWhileMemoryIdles) {
   Graph plain = test::trace_tiny({"Qwen3ForCausalLM", 2}, *platform.ops);
   ASSERT_TRUE(run_pipeline(plain, {}, platform).is_ok());
   EXPECT_EQ(p.plan.arena_bytes, plan_memory(plain, {}).arena_bytes);
+}
+
+// Between two products stands one launch of a norm: 100 us of it are too short, three kernels of it are not.
+TEST_F(InsertPrefetch, ALaunchIsAsLongAsItsKernels) {
+  const auto ahead_of_gates = [](const Planned& p) {
+    const std::vector<std::string> all = hints(p.graph);
+    return std::count(all.begin(), all.end(), "14848 from 0 of 61440 after linear until linear");
+  };
+  const Planned one = plan({"Qwen3ForCausalLM", 2});
+  starts("add_rms_norm", 3);
+  const Planned three = plan({"Qwen3ForCausalLM", 2});
+  EXPECT_EQ(ahead_of_gates(one), 0);
+  EXPECT_EQ(ahead_of_gates(three), 2);
+  starts("add_rms_norm", 0);
+  const Planned none = plan({"Qwen3ForCausalLM", 2});
+  EXPECT_EQ(none.report.refused[0].reason, "memory idles for 0.0 us before it, and a prefetch begins after 150.0 us");
+}
+
+// Of a collective's kernels one is the exchange.
+TEST_F(InsertPrefetch, AnExchangeHasKernelsBesides) {
+  ranks = 2;
+  ahead.launch_us = 10;
+  ahead.collective_us = 200;
+  const auto ahead_of_an_exchange = [&](int kernels, const std::string& bytes) {
+    starts("all_gather", kernels);
+    const std::vector<std::string> all = hints(plan({"Qwen3ForCausalLM", 2}).graph);
+    return std::count_if(all.begin(), all.end(), [&](const std::string& h) { return h.starts_with(bytes + " from"); });
+  };
+  // 200 + 10 of the norm - 150, and with three kernels more 240 - 150, at 100 bytes a microsecond in whole lines.
+  EXPECT_GT(ahead_of_an_exchange(1, "5632"), 0);
+  EXPECT_EQ(ahead_of_an_exchange(4, "5632"), 0);
+  EXPECT_GT(ahead_of_an_exchange(4, "8704"), 0);
 }
 
 // With time for more than one weight: each byte is asked for once, from the first on, and no more than the limit.

@@ -1,12 +1,12 @@
 // Two models on one GPU, of which one drafts for the other: a second model, a layer of the checkpoint, a head of EAGLE.
-// On the executor that stands in for a GPU.
+// And drafts of models that keep states. On the executor that stands in for a GPU.
 #include <gtest/gtest.h>
 
 #include "backends/all.h"
-#include "sched/model_drafter.h"
 #include "sched/scheduler.h"
 #include "simt/kernels.h"
-#include "support/answers.h"
+#include "support/chained_rounds.h"
+#include "support/drafters.h"
 #include "support/heads.h"
 
 namespace reprise::simt::drafts_test {
@@ -15,30 +15,27 @@ namespace {
 using sched::Tokens;
 
 struct Outcome {
-  std::vector<Tokens> answers;
+  std::vector<Tokens> prompts, answers;
   sched::SpeculationStats stats;
 };
 
 // A greedy and a drawn answer.
-Outcome answer(engine::Engine& e, engine::Executor* draft) {
-  sched::SchedulerOptions o;
+Outcome answer(engine::Engine& e, sched::SchedulerOptions o = {}) {
   o.speculation.adaptive = false;
   o.speculation.draft_tokens = 4;
-  if (draft)
-    o.drafter = [&] {
-      return std::make_unique<sched::ModelDrafter>(*draft, sched::ModelDrafterOptions{.most_drafts = 3});
-    };
   sched::Scheduler scheduler(e, o);
   std::vector<std::shared_ptr<sched::Answer>> answers;
+  std::vector<Tokens> prompts;
   for (int32_t i = 0; i < 2; ++i) {
     sched::Asked a = sched::ask(sched::count_up(4 + 5 * i, i), 7);
     a.request.sampling.ignore_eos = true;
     if (i == 1) a.request.sampling.temperature = 0.7, a.request.sampling.seed = 3;
     answers.push_back(a.answer);
+    prompts.push_back(a.request.prompt);
     EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
   }
   while (!scheduler.idle()) scheduler.step();
-  Outcome out{{}, scheduler.stats().speculation};
+  Outcome out{std::move(prompts), {}, scheduler.stats().speculation};
   for (const auto& a : answers) {
     EXPECT_TRUE(a->result->status.is_ok()) << a->result->status.message();
     out.answers.push_back(a->tokens);
@@ -46,9 +43,17 @@ Outcome answer(engine::Engine& e, engine::Executor* draft) {
   return out;
 }
 
+sched::SchedulerOptions drafts_of(engine::Executor& draft) {
+  sched::SchedulerOptions o;
+  o.drafter = [&draft] {
+    return std::make_unique<sched::ModelDrafter>(draft, sched::ModelDrafterOptions{.most_drafts = 3});
+  };
+  return o;
+}
+
 TEST(CudaDrafts, AnswersAreThoseWithoutAHead) {
   for (const auto& [model, head] : {std::pair("glm4_moe", "glm4_moe"), std::pair("llama", "llama_eagle"),
-                                    std::pair("llama", "llama_full_eagle3")}) {
+                                    std::pair("llama", "llama_full_eagle3"), std::pair("qwen3_next", "qwen3_next")}) {
     SCOPED_TRACE(head);
     auto e = testing_support::open_with_head({.model = model,
                                               .head = head,
@@ -61,10 +66,95 @@ TEST(CudaDrafts, AnswersAreThoseWithoutAHead) {
                                               .cuda = &stand_in()});
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     EXPECT_EQ(&static_cast<engine::Engine*>((*e)->draft())->device(), &(*e)->device());
-    const Outcome plain = answer(**e, nullptr), drafted = answer(**e, (*e)->draft());
+    const Outcome plain = answer(**e), drafted = answer(**e, drafts_of(*(*e)->draft()));
     EXPECT_EQ(drafted.answers, plain.answers);
     EXPECT_GT(drafted.stats.draft_tokens, 5u);
   }
+}
+
+engine::EngineOptions options_for(const std::string& model) {
+  engine::EngineOptions o;
+  o.model_path = testing_support::tiny_model_path(model);
+  o.dtype = DType::BF16;
+  o.context_length = 64;
+  o.chunked_prefill_size = 16;
+  o.max_running_requests = 2;
+  o.max_total_tokens = 4 * kv::kPageTokens;
+  o.graph.policy = engine::GraphPolicy::Required;
+  o.graph.decode_sizes = {2};
+  o.graph.prefill_sizes = {16};
+  return o;
+}
+
+Result<std::unique_ptr<engine::Engine>> open_on_stand_in(engine::EngineOptions o) {
+  DeviceOptions device;
+  device.kind = DeviceKind::Cuda;
+  device.cuda_stand_in = &stand_in();
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  return engine::Engine::create(std::move(o), std::move(platform));
+}
+
+// What a step leaves in a state are its own tokens; drafts of it that came true come with the next step. Steps of one
+// sequence follow each other on the device, and those of both are submitted ahead.
+TEST(CudaDrafts, AModelWithStatesTakesBackWhatWasWrong) {
+  for (const char* model : {"qwen3_next", "qwen3_5"}) {
+    SCOPED_TRACE(model);
+    engine::EngineOptions o = options_for(model);
+    o.most_drafts = 3;
+    o.graph.verify = {4, true, 0};
+    auto e = open_on_stand_in(std::move(o));
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    ASSERT_TRUE((*e)->has_states() && (*e)->overlaps());
+    EXPECT_EQ((*e)->verify_refusal(), "");
+    EXPECT_EQ((*e)->max_drafts(), 3);
+    const Outcome plain = answer(**e);
+    std::vector<Tokens> texts = plain.prompts;
+    for (size_t i = 0; i < texts.size(); ++i)
+      texts[i].insert(texts[i].end(), plain.answers[i].begin(), plain.answers[i].end());
+    sched::SchedulerOptions options;
+    options.drafter = [&] {
+      return std::make_unique<testing_support::TestDrafter>(
+          testing_support::TestDrafter::Options{.wrong = 0.4, .vocab = static_cast<int32_t>((*e)->vocab_size())},
+          testing_support::from_script(texts));
+    };
+    const Outcome drafted = answer(**e, options);
+    EXPECT_EQ(drafted.answers, plain.answers);
+    EXPECT_GT(drafted.stats.accepted_tokens, 2u);
+    EXPECT_GT(drafted.stats.draft_tokens, drafted.stats.accepted_tokens);
+    EXPECT_GT((*e)->runner("verify")->stats().replays, 0u);
+    EXPECT_TRUE((*e)->runner("verify")->stats().fallbacks.empty());
+    EXPECT_EQ((*e)->state_pool().free_slots(), (*e)->state_pool().slots() - 2);
+  }
+}
+
+TEST(CudaDrafts, WithoutSizesForDraftsAModelWithStatesSaysSo) {
+  engine::EngineOptions o = options_for("qwen3_5");
+  o.most_drafts = 3;
+  const auto e = open_on_stand_in(std::move(o));
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_EQ((*e)->max_drafts(), 0);
+  EXPECT_EQ((*e)->verify_refusal(),
+            "the device's graphs freeze the sizes of a step, and it was started without sizes for drafts");
+}
+
+// Rounds of a draft model that are submitted before the one in front is waited for, and take its tokens on the device.
+TEST(CudaDrafts, ChainedRoundsGuessWhatRoundsOneByOneGuess) {
+  engine::EngineOptions o = options_for("qwen3_tied");
+  o.max_running_requests = 3;
+  o.graph.decode_sizes = {3};
+  o.graph.choose_by_cost = false;
+  o.graph.verify = {6, true, engine::VerifyRows::kSequences};
+  o.max_total_tokens = 8 * kv::kPageTokens;
+  auto e = open_on_stand_in(std::move(o));
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  ASSERT_TRUE((*e)->overlaps());
+  const std::vector<Tokens> texts{sched::count_up(9), sched::count_up(20, 3), sched::count_up(14, 1)};
+  const auto one_by_one = testing_support::draft_rounds(**e, false, texts, 3),
+             chained = testing_support::draft_rounds(**e, true, texts, 3);
+  EXPECT_EQ(one_by_one.most_in_flight, 1);
+  EXPECT_EQ(chained.most_in_flight, 2);
+  EXPECT_GT(testing_support::expect_same_guesses(chained, one_by_one), 12u);
+  EXPECT_GT((*e)->runner("decode")->stats().replays, 0u);
 }
 
 // With these sizes the second one has no steps with several rows of a text, and reads what came true before.
@@ -92,7 +182,7 @@ TEST(CudaDrafts, AModelDraftsForItself) {
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     engines.push_back(std::move(*e));
   }
-  const Outcome plain = answer(*engines[0], nullptr), drafted = answer(*engines[0], engines[1].get());
+  const Outcome plain = answer(*engines[0]), drafted = answer(*engines[0], drafts_of(*engines[1]));
   EXPECT_EQ(drafted.answers, plain.answers);
   EXPECT_GT(drafted.stats.draft_tokens, 5u);
   EXPECT_EQ(drafted.stats.accepted_tokens, drafted.stats.draft_tokens);

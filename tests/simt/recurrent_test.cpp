@@ -1,8 +1,9 @@
-// CUDA's layers with states on the SIMT executor: the CPU's bits, states and rows alike; and the same whether a prompt
-// comes at once, in chunks, or in company.
+// CUDA's layers with states on the SIMT executor: the CPU's bits, states and rows alike, also with drafts; and the same
+// whether a prompt comes at once, in chunks, or in company.
 #include <gtest/gtest.h>
 
 #include "backends/paged_step.h"
+#include "ops/recurrent.h"
 #include "simt/both_devices.h"
 
 namespace reprise::simt::recurrent_test {
@@ -22,11 +23,20 @@ struct Step {
   static constexpr int64_t kTokens = 28, kSlots = 7;
 };
 
+// With drafts: the first four have some, or took some of the step before, over borders of 16 rows as well; the last one
+// goes on in its slot.
+struct DraftStep {
+  TestTensor read = integers({0, 1, 2, 4, 3}), write = integers({5, 6, 7, 8, 3}),
+             borders = integers({0, 6, 7, 28, 46, 49}), drafts = integers({3, 4, 4, 0, 0, 4, 1, 4, 0, 0});
+  static constexpr int64_t kTokens = 52, kSlots = 9, kMost = 4;
+  DraftStep() { drafts.type.shape = {Dim(5), Dim(2)}; }
+};
+
 // The other slots hold NaN, which must stay where it is.
-TestTensor states(std::vector<int64_t> shape, uint32_t seed) {
-  shape.insert(shape.begin(), Step::kSlots);
+TestTensor states(std::vector<int64_t> shape, uint32_t seed, int64_t slots = Step::kSlots) {
+  shape.insert(shape.begin(), slots);
   TestTensor s = random_tensor(DType::F32, shape, seed);
-  const int64_t each = s.size() / Step::kSlots;
+  const int64_t each = s.size() / slots;
   for (int64_t i = 5 * each; i < s.size(); ++i) s.set(i, std::nan(""));
   return s;
 }
@@ -38,6 +48,17 @@ TEST(CudaRecurrent, ConvolutionsHaveTheCpusBits) {
       expect_equal("causal_conv",
                    {states({taps - 1, columns}, 1), random_tensor(t, {Step::kTokens, columns}, 2, -2, 2),
                     random_tensor(t, {columns, 1, taps}, 3), step.read, step.write, step.borders},
+                   {}, fmt::format("{} {} columns, {} taps", dtype_name(t), columns, taps));
+}
+
+TEST(CudaRecurrent, ConvolutionsTakeBackDraftsAsTheCpuDoes) {
+  const DraftStep step;
+  for (DType t : kDTypes)
+    for (const auto& [columns, taps] : {std::pair<int64_t, int64_t>{12, 4}, {270, 2}, {5, 16}, {9, 1}})
+      expect_equal("causal_conv",
+                   {states({taps - 1 + DraftStep::kMost, columns}, 1, DraftStep::kSlots),
+                    random_tensor(t, {DraftStep::kTokens, columns}, 2, -2, 2), random_tensor(t, {columns, 1, taps}, 3),
+                    step.read, step.write, step.borders, step.drafts},
                    {}, fmt::format("{} {} columns, {} taps", dtype_name(t), columns, taps));
 }
 
@@ -60,6 +81,20 @@ TEST(CudaRecurrent, TheDeltaRuleHasTheCpusBits) {
       in.insert(in.begin(), states({m.heads, m.key, m.value}, 1));
       in.insert(in.end(), {step.read, step.write, step.borders});
       expect_equal("gated_delta", in, {{"key_heads", m.key_heads}}, std::string(dtype_name(t)));
+    }
+}
+
+// Of changes that a slot keeps, numbers between -2 and 2: gates are none.
+TEST(CudaRecurrent, TheDeltaRuleTakesBackDraftsAsTheCpuDoes) {
+  const DraftStep step;
+  for (DType t : kDTypes)
+    for (const Delta& m : {Delta{6, 2, 12, 20}, Delta{1, 1, 33, 65}, Delta{2, 2, 9, 130}}) {
+      std::vector<TestTensor> in = delta_rows(m, t, DraftStep::kTokens);
+      in.insert(in.begin(),
+                states({m.heads, delta_state_rows(m.key, m.value, DraftStep::kMost), m.value}, 1, DraftStep::kSlots));
+      in.insert(in.end(), {step.read, step.write, step.borders, step.drafts});
+      expect_equal("gated_delta", in, {{"key_heads", m.key_heads}, {"most_drafts", DraftStep::kMost}},
+                   fmt::format("{} {} columns", dtype_name(t), m.value));
     }
 }
 

@@ -67,6 +67,18 @@ void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry
     if (!asked.is_ok()) return error(Code::Unsupported, "at its largest sizes: {}", asked.message());
     return probe.used();
   };
+  e.starts = [context, bind_probe, kernel, patched = !entry.host_operands.empty()](const OpCall& c) -> Result<int> {
+    RETURN_IF_ERROR(context->attach());
+    LaunchArgs args;
+    bind_probe(c, args);
+    RETURN_IF_ERROR(context->take_constant_error());
+    LiveSizes least;
+    least.value.fill(1);
+    Launch probe(context->library(), context->operators(), Launch::Probe::Call);
+    if (patched) probe.set_group(Launch::Group::Record);  // one form, where a probe asks for all
+    RETURN_IF_ERROR(kernel(args, least, probe));
+    return probe.started();
+  };
   e.part[0] = opaque(kernel);
   kernels.add(std::move(e));
 }

@@ -23,7 +23,7 @@ struct Entry {
 };
 
 // The entry "ascend.OP". It accepts what `accepts` and the first phases of all its operators accept, and its workspace
-// is what these ask for at the bounds.
+// is what these ask for at the bounds; it starts as many kernels as operators have a first phase.
 void add(KernelRegistry& kernels, const std::shared_ptr<Context>& context, Entry entry);
 
 // Product of the sizes from dimension `first` on; they must be constants (want_constant_rows).

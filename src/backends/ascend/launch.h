@@ -173,6 +173,13 @@ class Launch {
     return library_.check(op.run(workspace, bytes, executor, stream_), op.name);
   }
 
+  // In a probe only: whether the library takes an operator that is not launched so. It starts nothing.
+  template <typename... A, typename... B>
+  Status ask(const Operator<A...>& op, B... arguments) {
+    ++asked_;
+    return run(op, arguments...);
+  }
+
   // What is no operator, such as a collective: `call` takes the stream. Not called in a probe.
   template <typename Call>
   Status enqueue(const Call& call) {
@@ -188,6 +195,8 @@ class Launch {
 
   // Operators run so far.
   int launched() const { return launched_; }
+  // Those of a probe that a launch runs, too.
+  int started() const { return launched_ - asked_; }
   // Workspace that this launch needed.
   size_t used() const { return scratch_ + operators_bytes_; }
 
@@ -213,7 +222,7 @@ class Launch {
   void* workspace_;
   size_t bytes_;
   size_t scratch_ = 0, operators_bytes_ = 0;
-  int launched_ = 0;
+  int launched_ = 0, asked_ = 0;
   bool probing_ = false, bounds_ = false;
   SpareWorkspace* spare_ = nullptr;
   void* spared_ = nullptr;  // the operator's workspace where the planned one is too small

@@ -66,7 +66,7 @@ Status write(const SplitRowsArgs& a, Launch& l) {
   // Previews of CANN 8.3 have the operator without the three arguments behind the cache's mode. With none of them given
   // such a library answers 161001; with them it would take the mode for the place of its workspace's size.
   if (l.probing())
-    RETURN_IF_ERROR(l.run(l.ops().scatter_kv, rows(keys), cache(a.keys, s, l), slots(), rows(keys),
+    RETURN_IF_ERROR(l.ask(l.ops().scatter_kv, rows(keys), cache(a.keys, s, l), slots(), rows(keys),
                           cache(a.values, s, l), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr));
   static char by_rows[] = "Norm";
   alignas(uint64_t) static char apart[8] = "Nct";

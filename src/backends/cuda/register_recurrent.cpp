@@ -5,19 +5,13 @@
 namespace reprise::cuda {
 namespace {
 
-Status accepts_drafts(const OpCall& c, size_t without) {
-  return c.in.size() <= without ? Status::ok() : error(Code::Unsupported, "takes no operand `drafts`; the CPU does");
-}
-
 Status accepts_taps(const OpCall& c) {
-  RETURN_IF_ERROR(accepts_drafts(c, 6));
   if (const int64_t taps = c.in[2].shape[2].factor; taps > kMostTaps)
     return error(Code::Unsupported, "takes convolutions over 1 to {} rows, not {}", kMostTaps, taps);
   return Status::ok();
 }
 
 Status accepts_key(const OpCall& c) {
-  RETURN_IF_ERROR(accepts_drafts(c, 9));
   if (const int64_t key = c.in[0].shape[2].factor; key > kMostDeltaKey)
     return error(Code::Unsupported, "takes keys of up to {} numbers, not {}", kMostDeltaKey, key);
   return Status::ok();

@@ -4,6 +4,8 @@
 //
 // States go from slot state_read[r] to slot state_write[r], which may be the same: who writes a number of a state is
 // who has read it. Grids come from sizes of the capture; what they do, from the borders of the sequences.
+//
+// With drafts (ops/args/recurrent.h) the two slots differ, and what is written of either has one writer all the same.
 #pragma once
 
 #include "backends/cuda/kernels/experts.h"
@@ -17,7 +19,12 @@ struct StateStep {
   const int32_t* borders;
   const int32_t* read;
   const int32_t* write;
+  const int32_t* drafts;  // null: none ever
   int64_t sequences, tokens;
+
+  // Drafts of the step before that came true, and the rows of this step that are drafts, a sequence's last ones.
+  DEV int64_t taken(int64_t r) const { return drafts ? drafts[2 * r] : 0; }
+  DEV int64_t guessed(int64_t r) const { return drafts ? drafts[2 * r + 1] : 0; }
 };
 
 // A thread has a column of kConvRows rows of one sequence. Blocks behind those of the tiles, one a sequence, move the
@@ -30,23 +37,26 @@ struct CausalConv {
   const typename E::Type* weight;
   typename E::Type* out;
   StateStep step;
-  int64_t columns, taps;
+  int64_t columns, taps, most_drafts;
 
   DEV Groups tiles() const { return {step.borders, step.sequences, step.tokens}; }
   DEV float* state_at(int64_t slot, int64_t row, int64_t column) const {
-    return states + (slot * (taps - 1) + row) * columns + column;
+    return states + (slot * (taps - 1 + most_drafts) + row) * columns + column;
   }
-  // Row t of a sequence that begins at row `begin`, which may lie before it.
-  DEV float row_at(int64_t t, int64_t begin, int64_t slot, int64_t column) const {
+  // Row t of a sequence that begins at row `begin`, which may lie before it: there `taken` drafts are its last rows.
+  DEV float row_at(int64_t t, int64_t begin, int64_t slot, int64_t taken, int64_t column) const {
     if (t >= begin) return E::load(x[t * columns + column]);
-    return *state_at(slot, taps - 1 + t - begin, column);
+    return *state_at(slot, taken + taps - 1 + t - begin, column);
   }
 
-  // The last rows of a sequence [begin, end) and what was before it.
+  // The last rows in front of the drafts of a sequence [begin, end), and those; what was before it where it is short.
   DEV void keep(int64_t sequence, int64_t begin, int64_t end, int64_t column) const {
-    const int64_t from = step.read[sequence], to = step.write[sequence];
-    if (to < 0 || (begin == end && from == to)) return;
-    for (int64_t i = 0; i + 1 < taps; ++i) *state_at(to, i, column) = row_at(end - (taps - 1) + i, begin, from, column);
+    const int64_t from = step.read[sequence], to = step.write[sequence], taken = step.taken(sequence);
+    if (to < 0 || (begin == end && from == to && taken == 0)) return;
+    const int64_t own = end - step.guessed(sequence);
+    for (int64_t i = 0; i + 1 < taps; ++i)
+      *state_at(to, i, column) = row_at(own - (taps - 1) + i, begin, from, taken, column);
+    for (int64_t t = own; t < end; ++t) *state_at(to, taps - 1 + t - own, column) = E::load(x[t * columns + column]);
   }
 
   template <class L>
@@ -65,12 +75,12 @@ struct CausalConv {
       for (int64_t t = of.first; t < last; ++t) out[t * columns + column] = E::store(0.0f);
       return;
     }
-    const int64_t begin = step.borders[of.group], slot = step.read[of.group];
+    const int64_t begin = step.borders[of.group], slot = step.read[of.group], taken = step.taken(of.group);
     const typename E::Type* weights = weight + column * taps;
     for (int64_t t = of.first; t < last; ++t) {
       float sum = 0;
       for (int64_t j = 0; j < taps; ++j)
-        sum = fma(E::load(weights[j]), row_at(t - (taps - 1) + j, begin, slot, column), sum);
+        sum = fma(E::load(weights[j]), row_at(t - (taps - 1) + j, begin, slot, taken, column), sum);
       out[t * columns + column] = E::store(silu_of(sum));
     }
     // No other tile of the sequence reads its state.
@@ -82,8 +92,19 @@ static_assert(kConvRows >= kMostTaps - 1);
 // Sizes of the gated delta rule.
 struct DeltaSizes {
   int64_t heads, key_heads, key, value;
+  int64_t rows, most_drafts;  // of `value` numbers that a head has in a slot
   HOST_DEV int64_t width() const { return 2 * key_heads * key + heads * value; }
   HOST_DEV int64_t tiles() const { return (value + kDeltaColumns - 1) / kDeltaColumns; }
+};
+
+// What the drafts of a step would change of one head's state, as a slot has it behind the state.
+struct DeltaChanges {
+  float *values, *keys, *decay, *beta;
+  DEV DeltaChanges(float* head, const DeltaSizes& z)
+      : values(head + z.key * z.value),
+        keys(values + z.most_drafts * z.value),
+        decay(keys + z.most_drafts * z.key),
+        beta(decay + z.most_drafts) {}
 };
 
 // A block has some columns of one head's state of one sequence. A column is two threads', sixteen lanes apart: one
@@ -91,6 +112,9 @@ struct DeltaSizes {
 // makes one of the two chains that a sum over the key is, and then the two are added. Keys, queries and gates of some
 // rows at a time are made in shared memory; lengths as in the CPU's norms, sixteen partial sums folded by 8, 4, 2, 1.
 // The last blocks clear rows of no sequence.
+//
+// The state that a slot keeps is that in front of the drafts. What these would change of it follows: each block has the
+// values of its columns, and the first of a head's blocks the keys and gates.
 template <class E, int kKey>
 struct GatedDelta {
   static constexpr int kThreads = 2 * kDeltaColumns, kBlocks = 1;
@@ -156,6 +180,44 @@ struct GatedDelta {
     }
   }
 
+  // As prepare(), of `rows` changes from `first` on that a slot has.
+  template <class L>
+  DEV void recall(L& lane, const Shared& s, const DeltaChanges& known, int64_t first_column, int64_t first,
+                  int rows) const {
+    for (int i = lane.thread(); i < rows * kKey; i += kThreads) {
+      const int t = i / kKey, n = i % kKey;
+      s.k[t * kPitch + n % 2 * kOdd + n / 2] = n < z.key ? known.keys[(first + t) * z.key + n] : 0.0f;
+    }
+    for (int i = lane.thread(); i < rows * kDeltaColumns; i += kThreads) {
+      const int64_t column = first_column + i % kDeltaColumns;
+      s.values[i] = column < z.value ? known.values[(first + i / kDeltaColumns) * z.value + column] : 0.0f;
+    }
+    if (lane.thread() < rows) {
+      s.decay[lane.thread()] = known.decay[first + lane.thread()];
+      s.beta[lane.thread()] = known.beta[first + lane.thread()];
+    }
+  }
+
+  // Rows [from, rows) of those that prepare() made, from change `first` on.
+  template <class L>
+  DEV void note(L& lane, const Shared& s, const DeltaChanges& changes, int64_t first_column, int64_t first, int from,
+                int rows) const {
+    const int count = rows - from;
+    for (int i = lane.thread(); i < count * kDeltaColumns; i += kThreads) {
+      const int64_t column = first_column + i % kDeltaColumns, t = i / kDeltaColumns;
+      if (column < z.value) changes.values[(first + t) * z.value + column] = s.values[from * kDeltaColumns + i];
+    }
+    if (first_column > 0) return;
+    for (int i = lane.thread(); i < count * kKey; i += kThreads) {
+      const int t = i / kKey, n = i % kKey;
+      if (n < z.key) changes.keys[(first + t) * z.key + n] = s.k[(from + t) * kPitch + n % 2 * kOdd + n / 2];
+    }
+    if (lane.thread() < count) {
+      changes.decay[first + lane.thread()] = s.decay[from + lane.thread()];
+      changes.beta[first + lane.thread()] = s.beta[from + lane.thread()];
+    }
+  }
+
   // One row of the rule, of this lane's half of q and k; the column's output.
   template <class L>
   DEV static float renew(L& lane, float (&state)[kHalf], const float* q, const float* k, float value, float decay,
@@ -194,40 +256,61 @@ struct GatedDelta {
       for (int64_t t = begin + odd; t < end && exists; t += 2) to_row[t * z.heads * z.value] = E::store(0.0f);
       return;
     }
-    const int64_t size = z.key * z.value;
-    const float* from = states + (step.read[r] * z.heads + head) * size + odd * z.value + column;
-    float* to = states + (step.write[r] * z.heads + head) * size + odd * z.value + column;
+    const int64_t size = z.rows * z.value, taken = step.taken(r), own = end - step.guessed(r);
+    float* slot = states + (step.read[r] * z.heads + head) * size;
+    const float* from = slot + odd * z.value + column;
+    float* next = states + (step.write[r] * z.heads + head) * size;
+    float* to = next + odd * z.value + column;
     const int here = exists ? static_cast<int>(z.key + 1 - odd) / 2 : 0;  // numbers of this lane
     float state[kHalf];
     UNROLL
     for (int i = 0; i < kHalf; ++i) state[i] = i < here ? from[2 * i * z.value] : 0.0f;
+    const auto leave = [&] {
+      UNROLL
+      for (int i = 0; i < kHalf; ++i)
+        if (i < here) to[2 * i * z.value] = state[i];
+    };
     const Shared s(lane.shared());
+    for (int64_t first = 0; first < taken; first += kRows) {
+      const int rows = static_cast<int>(smaller<int64_t>(kRows, taken - first));
+      recall(lane, s, DeltaChanges(slot, z), tile * kDeltaColumns, first, rows);
+      lane.sync();
+      KEEP_LOOP
+      for (int t = 0; t < rows; ++t) {
+        const float* k = s.k + t * kPitch + odd * kOdd;
+        (void)renew(lane, state, k, k, s.values[t * kDeltaColumns + place], s.decay[t], s.beta[t]);
+      }
+      lane.sync();
+    }
     for (int64_t row = begin; row < end; row += kRows) {
       const int rows = static_cast<int>(smaller<int64_t>(kRows, end - row));
       prepare(lane, s, head, tile * kDeltaColumns, row, rows);
       lane.sync();
+      if (row + rows > own) {
+        const int first = static_cast<int>(own > row ? own - row : 0);
+        note(lane, s, DeltaChanges(next, z), tile * kDeltaColumns, row + first - own, first, rows);
+      }
       KEEP_LOOP
       for (int t = 0; t < rows; ++t) {
+        if (row + t == own) leave();
         const float o = renew(lane, state, s.q + t * kPitch + odd * kOdd, s.k + t * kPitch + odd * kOdd,
                               s.values[t * kDeltaColumns + place], s.decay[t], s.beta[t]);
         if (exists && odd == 0) to_row[(row + t) * z.heads * z.value] = E::store(o);
       }
       lane.sync();
     }
-    UNROLL
-    for (int i = 0; i < kHalf; ++i)
-      if (i < here) to[2 * i * z.value] = state[i];
+    if (own == end) leave();
   }
 };
 
 template <class A, class L>
 StateStep state_step(const A& a, const L& launch) {
-  return {a.cu_seqlens, a.state_read, a.state_write, launch.size(a.sequences), launch.size(a.tokens)};
+  return {a.cu_seqlens, a.state_read, a.state_write, a.drafts, launch.size(a.sequences), launch.size(a.tokens)};
 }
 
 template <class E, class L>
 void run_causal_conv(const CausalConvArgs& a, L& launch) {
-  const CausalConv<E> k{a.state, a.x, a.weight, a.out, state_step(a, launch), a.columns, a.taps};
+  const CausalConv<E> k{a.state, a.x, a.weight, a.out, state_step(a, launch), a.columns, a.taps, a.most_drafts};
   const Groups tiles{a.cu_seqlens, k.step.sequences, k.step.tokens};
   launch.run(blocks_for(a.columns, k.kThreads), k.kThreads, sizeof(TileOfGroup), k,
              tiles.most_tiles(kConvRows) + k.step.sequences);
@@ -236,7 +319,7 @@ void run_causal_conv(const CausalConvArgs& a, L& launch) {
 template <class E, int kKey, class L>
 void launch_delta(const GatedDeltaArgs& a, L& launch) {
   using K = GatedDelta<E, kKey>;
-  const DeltaSizes z{a.heads, a.key_heads, a.key, a.value};
+  const DeltaSizes z{a.heads, a.key_heads, a.key, a.value, a.rows, a.most_drafts};
   const StateStep step = state_step(a, launch);
   launch.run((step.sequences + 1) * z.heads * z.tiles(), K::kThreads, K::kSharedBytes,
              K{a.state, a.qkv, a.b, a.a, a.a_log, a.dt_bias, a.out, step, z});
