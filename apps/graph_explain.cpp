@@ -81,6 +81,8 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
              m.pieces().size(), v.runner->sizes().size(), static_cast<double>(m.plan().arena_bytes) / 1e6);
   fmt::print("\n{}\n", settings::as_flags(decision_table(decisions(e))));
   if (const auto queues = queue_table(e)) fmt::print("\n{}\n", settings::as_flags(queue_text(*queues)));
+  if (const std::string drafts = drafts_text(e); !drafts.empty())
+    fmt::print("\nlearned from earlier runs, by place in a step\n{}", drafts);
   fmt::print("\n{:<28}{:>7}{:>9}{:>9}{:>14}{:>9}\n", "pass", "tried", "matched", "refused", "nodes", "ms");
   for (const PassReport& p : v.passes->passes) {
     fmt::print("{:<28}{:>7}{:>9}{:>9}{:>14}{:>9.2f}{}\n", p.name, p.tried, p.matched, p.refusals,

@@ -22,6 +22,7 @@ import math
 import os
 import pathlib
 import platform
+import random
 import re
 import shlex
 import subprocess
@@ -252,25 +253,41 @@ def show_sampled(data):
                    f"{middle['sampled'] / middle['greedy']:.2f} x (0.9 x)"]])
 
 
-TEXTS = {"copy": "copy of a text", "edit": "edit of code", "summary": "summary with quotes", "plain": "new text"}
+TEXTS = {"copy": "copy of a text", "edit": "edit of code", "summary": "summary with quotes", "plain": "new text",
+         "random": "no text"}
 SPECULATED = {"Q4_1 file, fp32": ["--dtype", "float32"], "Q4_1 file, bf16": ["--dtype", "bfloat16"],
-              "W8A8": ["--dtype", "bfloat16", "--quantization", "w8a8_int8"]}
+              "W8A8": ["--dtype", "bfloat16", "--quantization", "w8a8_int8"],
+              "made-up weights, bf16": ["--dtype", "bfloat16", "--load-format", "dummy"]}
+NEW_ROUNDS = 5  # at least, where a few per cent decide
+
+
+def speculated_prompts(run, form, text):
+    """The model, and the flags of each prompt. Made-up weights answer random tokens with random tokens."""
+    if ("dummy" in SPECULATED[form]) != (text == "random"):
+        return
+    drawn = ["--temperature", 1] if text in ("plain", "random") else []
+    if text == "random":
+        for number in range(6):
+            ids = ",".join(map(str, random.Random(number).sample(range(100, 40000), 64)))
+            yield ["--model-path", run.shapes / "smollm2-135m", "--prompt-ids", ids, *drawn]
+        return
+    chat = ["--apply-chat-template"] if text == "plain" else []
+    for line in (ROOT / "tests/data/speculation" / f"{text}.jsonl").read_text(encoding="utf-8").splitlines():
+        yield ["--model-path", "smollm2", "--prompt", json.loads(line)["prompt"], *chat, *drawn]
 
 
 def measure_speculation(run):
-    """One answer at a time, each with and without drafts. The text must be the same."""
+    """One answer at a time, each with and without drafts; which goes first alternates. The text must be the same."""
     out = []
     for form, flags in SPECULATED.items():
         for text in TEXTS:
-            lines = (ROOT / "tests/data/speculation" / f"{text}.jsonl").read_text(encoding="utf-8").splitlines()
-            drawn = ["--apply-chat-template", "--temperature", 1] if text == "plain" else []
-            for number, line in enumerate(lines):
-                for _ in range(run.args.rounds):
+            rounds = run.args.rounds if text not in ("plain", "random") else max(NEW_ROUNDS, run.args.rounds)
+            for number, prompt in enumerate(speculated_prompts(run, form, text)):
+                for turn in range(rounds):
                     answers = {}
-                    for way in ("none", "NGRAM"):
-                        made = run.ours("generate", "--model-path", "smollm2", *flags, "--prompt",
-                                        json.loads(line)["prompt"], "--max-new-tokens", 160, "--ignore-eos", "--seed",
-                                        number, *drawn, "--speculative-algorithm", way)
+                    for way in ("none", "NGRAM") if turn % 2 == 0 else ("NGRAM", "none"):
+                        made = run.ours("generate", *flags, *prompt, "--max-new-tokens", 160, "--ignore-eos", "--seed",
+                                        number, "--speculative-algorithm", way)
                         answers[way] = made["output"]["token_ids"]
                         out.append({"form": form, "text": text, "prompt": number, "way": way,
                                     "decode_tok_s": made["timing"]["decode_tok_s"],
@@ -300,6 +317,25 @@ def show_speculation(data):
                          f"{sum(d['draft_tokens'] for d in drafts) / max(1, verified):.1f}"])
     return table(["weights", "text", "tok/s", "with NGRAM, tok/s", "ratio", "tokens a step with drafts",
                   "drafts in it"], rows)
+
+
+ACCEPTED_FORMS = {"bf16": [], "W8A8": ["--quantization", "w8a8_int8"]}
+
+
+def measure_acceptance(run):
+    """What verification gains where each draft comes true with chance 0.8."""
+    return [{"form": form, "width": width, **run.one_batch(
+        "qwen3-0.6b", *flags, "--batch-size", 1, "--input-len", 128, "--output-len", 161, "--repeat",
+        max(NEW_ROUNDS, run.args.rounds), "--speculative-synthetic-acceptance", 0.8, "--speculative-num-draft-tokens",
+        width)[0]} for form, flags in ACCEPTED_FORMS.items() for width in (8, 4)]
+
+
+def show_acceptance(data):
+    return table(["weights", "rows of a sequence, at most", "tok/s", "with drafts, tok/s", "ratio (target)",
+                  "tokens a step", "came true by position"],
+                 [[r["form"], r["width"], figure(r["plain_decode_tok_s"]), figure(r["decode_tok_s"]),
+                   f"{r['speed_up']:.2f} x (2 x)", f"{r['tokens_per_step']:.1f}",
+                   f"{', '.join(map(str, r['accepted_per_position']))} of {r['drafts']} steps"] for r in data])
 
 
 def measure_serving(run):
@@ -369,7 +405,8 @@ SECTIONS = {
     "fused": ("Fused ops compared with their parts", 8, *ops_section("--model", "Qwen3-0.6B", "--tokens", "1,16,64")),
     "onednn": ("Linears compared with oneDNN", 10, measure_onednn, show_lines),
     "sampled": ("Sampled beside greedy decode", 3, measure_sampled, show_sampled),
-    "speculation": ("Answers with drafts", 25, measure_speculation, show_speculation),
+    "speculation": ("Answers with drafts", 40, measure_speculation, show_speculation),
+    "acceptance": ("Drafts of a given acceptance", 6, measure_acceptance, show_acceptance),
     "serving": ("The server under load", 100, measure_serving, show_lines),
     "quantised": ("Quantised forms of SmolLM2", 35, measure_quantised, show_quantised),
 }

@@ -289,7 +289,7 @@ void Engine::learn_sizes_from(const std::string& file) {
     const PhaseSpec& phase = kPhases[p];
     if (phase.drafts || !(g.*phase.learn)) continue;
     const int64_t largest = phase.largest(options_.max_running_requests, options_.chunked_prefill_size);
-    g.*phase.sizes = learn(learned.is_ok() ? (*learned)[p] : LearnedPhase(), phase.name, largest,
+    g.*phase.sizes = learn(learned.is_ok() ? learned->phases[p] : LearnedPhase(), phase.name, largest,
                            phase.sizes_by_rule(largest, SizeRule::Padded).size());
   }
 }
@@ -394,7 +394,7 @@ Engine::~Engine() {
   if (options_.member && front()) (void)tell_stop();
   const bool ready = runners_[0] && runners_[kAnyPhase];
   if (learned_file_.empty() || !ready || !front()) return;
-  if (const Status saved = save_learned(learned_file_, runners_); !saved.is_ok())
+  if (const Status saved = save_learned(learned_file_, runners_, drafts_); !saved.is_ok())
     log::warning("the learned sizes were not saved: {}", saved.message());
 }
 

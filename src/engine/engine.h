@@ -233,6 +233,12 @@ class Engine final : public Executor {
   RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
     return runners_[rows > sequences && verifies_apart() ? kVerifyPhase : 0]->cost(rows);
   }
+  void learn_drafts(std::string_view by, std::span<const int64_t> verified,
+                    std::span<const int64_t> accepted) override {
+    if (options_.load_format != LoadFormat::Dummy) drafts_.add(by, verified, accepted);
+  }
+  // With what earlier runs learned, where that is kept.
+  const DraftRecord& learned_drafts() const { return drafts_; }
   Engine* draft() override { return draft_.get(); }
   const Engine* draft() const { return draft_.get(); }
   // Whether it is a head, which drafts from the rows that another engine keeps; its steps name them (StepItem::source).
@@ -432,6 +438,7 @@ class Engine final : public Executor {
   int64_t pooled_size_ = 0;
   bool sampling_ = false;  // the device draws tokens
   std::string graph_text_, learned_file_;
+  DraftRecord drafts_;
 };
 
 }  // namespace reprise::engine

@@ -129,7 +129,10 @@ Status Engine::capture(ProgramBuilder& builder) {
   for (size_t p = 0; p < phases().size(); ++p)
     runners_[p]->set_clock(options_.steps_ahead > 1 ? StepClock::Marks : StepClock::Host);
   if (!learned_file_.empty()) {
-    if (const auto learned = load_learned(learned_file_); learned.is_ok()) restore(*learned, runners_);
+    if (const auto learned = load_learned(learned_file_); learned.is_ok()) {
+      restore(*learned, runners_);
+      drafts_ = learned->drafts;
+    }
   }
   expert_use_.share_out(options_.ep_size);
   for (const GraphOutput& o : runners_.front()->model().graph().outputs())

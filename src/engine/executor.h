@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "engine/step_stage.h"
@@ -83,6 +84,10 @@ class Executor {
   virtual std::string verify_refusal() const { return "the executor has no such steps"; }
   virtual int64_t max_drafts() const { return INT64_MAX; }  // of one sequence in such a step
   virtual RowsCost rows_cost(int64_t rows, int64_t sequences) const { return {}; }
+  // Drafts of a request that is over, by place among those of a step: verified, and came true; who made them. For the
+  // record of what is learned; not of drafts that were made for a measurement or a test.
+  virtual void learn_drafts(std::string_view by, std::span<const int64_t> verified, std::span<const int64_t> accepted) {
+  }
   // A second, smaller model of the same vocabulary that was loaded to draft for this one; null: there is none. The
   // thread that drives this executor drives it, in between.
   virtual Executor* draft() { return nullptr; }

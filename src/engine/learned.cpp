@@ -1,5 +1,6 @@
 #include "engine/learned.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/file.h"
@@ -8,7 +9,7 @@
 namespace reprise::engine {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2, kOldestVersion = 1;  // the older one has no drafts
 constexpr int64_t kMaxRows = int64_t{1} << 20;
 
 // Lists of step times, by clock. Older files have the first one alone. Before there were runs of steps all its times
@@ -66,23 +67,76 @@ Status read_phase(const Json& file, const std::string& name, LearnedPhase& out) 
   return Status::ok();
 }
 
+OrderedJson drafts_json(const DraftRecord& drafts) {
+  OrderedJson out = OrderedJson::object();
+  for (const auto& [by, places] : drafts.all()) {
+    OrderedJson list = OrderedJson::array();
+    for (const DraftRecord::Place& p : places) list.push_back({p.verified, p.accepted});
+    out[by] = std::move(list);
+  }
+  return out;
+}
+
+// A later draft of a step was verified, and came true, no more often than the one before it.
+Status read_drafts(const Json& file, DraftRecord& out) {
+  const auto kinds = file.find("drafts");
+  if (kinds == file.end() || !kinds->is_object() || kinds->size() > DraftRecord::kMostKinds)
+    return invalid("drafts is no object of up to {} kinds", DraftRecord::kMostKinds);
+  for (const auto& [by, places] : kinds->items()) {
+    if (by.empty() || by.size() > 32 || !places.is_array() || places.size() > DraftRecord::kMostPlaces)
+      return invalid("drafts.{} is no list of up to {} places", by.substr(0, 32), DraftRecord::kMostPlaces);
+    std::vector<int64_t> verified, accepted;
+    int64_t most_verified = DraftRecord::kMany, most_accepted = DraftRecord::kMany;
+    for (const Json& p : places) {
+      bool ok = p.is_array() && p.size() == 2 && p[0].is_number_unsigned() && p[1].is_number_unsigned();
+      ok = ok && p[0].get<uint64_t>() <= static_cast<uint64_t>(most_verified) &&
+           p[1].get<uint64_t>() <= std::min<uint64_t>(static_cast<uint64_t>(most_accepted), p[0].get<uint64_t>());
+      if (!ok) return invalid("drafts.{} holds {}", by, p.dump());
+      verified.push_back(most_verified = p[0].get<int64_t>());
+      accepted.push_back(most_accepted = p[1].get<int64_t>());
+    }
+    out.add(by, verified, accepted);
+  }
+  return Status::ok();
+}
+
 }  // namespace
+
+void DraftRecord::add(std::string_view by, std::span<const int64_t> verified, std::span<const int64_t> accepted) {
+  auto known = all_.find(by);
+  if (known == all_.end()) {
+    if (all_.size() >= kMostKinds || verified.empty()) return;
+    known = all_.emplace(by, std::vector<Place>()).first;
+  }
+  std::vector<Place>& places = known->second;
+  const size_t count = std::min({verified.size(), accepted.size(), kMostPlaces});
+  places.resize(std::max(places.size(), count));
+  for (size_t i = 0; i < count; ++i) {
+    places[i].verified += verified[i];
+    places[i].accepted += accepted[i];
+  }
+  while (!places.empty() && places[0].verified > kMany)
+    for (Place& p : places) p.verified /= 2, p.accepted /= 2;
+}
 
 Result<Learned> load_learned(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return error(Code::NotFound, "{} does not exist yet", path);
   ASSIGN_OR_RETURN(const std::string text, read_file(path, size_t{16} << 20));
   ASSIGN_OR_RETURN(const Json file, parse_json(text, path));
-  if (!file.is_object() || file.value("version", 0) != kVersion)
-    return invalid("{}: not a file of learned step times, version {}", path, kVersion);
+  const auto version = file.is_object() ? file.find("version") : file.end();
+  const auto number = version != file.end() && version->is_number_integer() ? version->get<int64_t>() : 0;
+  if (number < kOldestVersion || number > kVersion)
+    return invalid("{}: not a file of learned step times, version {} to {}", path, kOldestVersion, kVersion);
   Learned out;
   for (const PhaseSpec& phase : kPhases)
     if (const std::string name(phase.name); !phase.drafts || file.contains(name))
-      RETURN_IF_ERROR(read_phase(file, name, out[static_cast<size_t>(&phase - kPhases)]).at(path));
+      RETURN_IF_ERROR(read_phase(file, name, out.phases[static_cast<size_t>(&phase - kPhases)]).at(path));
+  if (number == kVersion) RETURN_IF_ERROR(read_drafts(file, out.drafts).at(path));
   return out;
 }
 
-Status save_learned(const std::string& path, const Runners& runners) {
+Status save_learned(const std::string& path, const Runners& runners, const DraftRecord& drafts) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code failed;
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);
@@ -90,15 +144,16 @@ Status save_learned(const std::string& path, const Runners& runners) {
   const auto before = load_learned(path);
   OrderedJson file{{"version", kVersion}};
   for (size_t p = 0; p < kPhaseCount && runners[p]; ++p)
-    file[std::string(kPhases[p].name)] = phase_json(*runners[p], before.is_ok() ? (*before)[p] : LearnedPhase());
+    file[std::string(kPhases[p].name)] = phase_json(*runners[p], before.is_ok() ? before->phases[p] : LearnedPhase());
+  file["drafts"] = drafts_json(drafts);
   return write_file_atomically(path, file.dump() + "\n");
 }
 
 void restore(const Learned& learned, const Runners& runners) {
   for (size_t p = 0; p < kPhaseCount && runners[p]; ++p) {
-    for (const auto& t : learned[p].times)
+    for (const auto& t : learned.phases[p].times)
       if (t.clock == runners[p]->clock()) runners[p]->costs().restore(t.kind, t.rows, t.entry);
-    for (auto [rows, batches] : learned[p].traffic) runners[p]->traffic().add(rows, batches);
+    for (auto [rows, batches] : learned.phases[p].traffic) runners[p]->traffic().add(rows, batches);
   }
 }
 

@@ -29,6 +29,10 @@ class SharedStep::Seat final : public Executor {
   RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
     return engine_.rows_cost(rows * parts(), sequences * parts());
   }
+  void learn_drafts(std::string_view by, std::span<const int64_t> verified,
+                    std::span<const int64_t> accepted) override {
+    engine_.learn_drafts(by, verified, accepted);
+  }
 
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override {
     if (state_ != State::Free) return error(Code::Internal, "part {} has a step in flight", part_);

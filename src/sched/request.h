@@ -33,8 +33,11 @@ struct DraftCounts {
   int64_t steps = 0;  // that verified drafts of it
   int64_t drafted = 0, accepted = 0;
   int64_t predicted = 0, predicted_accepted = 0;  // of these, drafts from the client's prediction
-  std::vector<int64_t> accepted_at = {};          // by place among the drafts of a step
+  // By place among the drafts of a step: verified there, and came true.
+  std::vector<int64_t> drafted_at = {}, accepted_at = {};
 };
+
+void add_up(DraftCounts& sum, const DraftCounts& counts);
 
 // What became of a request; times are points of the steady clock, absent where it did not get that far.
 struct RequestResult {

@@ -111,7 +111,7 @@ void Scheduler::start_speculation() {
   if (!drafter)
     return log::notice("no drafts (`speculative_algorithm` {} is off): no model that drafts was loaded",
                        algorithm_name(options_.speculation.algorithm));
-  speculation_ = std::make_unique<Speculation>(executor_, options_.speculation, std::move(drafter));
+  speculation_ = std::make_unique<Speculation>(executor_, options_.speculation, std::move(drafter), !options_.drafter);
 }
 
 Scheduler::~Scheduler() {

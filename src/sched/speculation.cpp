@@ -15,6 +15,20 @@ std::string_view spec_off_name(SpecOff why) {
   return kNames[static_cast<size_t>(why)];
 }
 
+void add_up(DraftCounts& sum, const DraftCounts& counts) {
+  sum.steps += counts.steps;
+  sum.drafted += counts.drafted;
+  sum.accepted += counts.accepted;
+  sum.predicted += counts.predicted;
+  sum.predicted_accepted += counts.predicted_accepted;
+  sum.drafted_at.resize(std::max(sum.drafted_at.size(), counts.drafted_at.size()));
+  sum.accepted_at.resize(sum.drafted_at.size());
+  for (size_t i = 0; i < counts.drafted_at.size(); ++i) {
+    sum.drafted_at[i] += counts.drafted_at[i];
+    sum.accepted_at[i] += counts.accepted_at[i];
+  }
+}
+
 void add_up(SpeculationStats& sum, const SpeculationStats& s) {
   sum.drafts += s.drafts;
   sum.draft_tokens += s.draft_tokens;
@@ -22,13 +36,16 @@ void add_up(SpeculationStats& sum, const SpeculationStats& s) {
   sum.steps += s.steps;
   sum.rows += s.rows;
   sum.drafting_s += s.drafting_s;
-  for (size_t i = 0; i < sum.accepted_at.size(); ++i) sum.accepted_at[i] += s.accepted_at[i];
+  for (size_t i = 0; i < sum.accepted_at.size(); ++i) {
+    sum.drafted_at[i] += s.drafted_at[i];
+    sum.accepted_at[i] += s.accepted_at[i];
+  }
   for (size_t i = 0; i < sum.off.size(); ++i) sum.off[i] += s.off[i];
 }
 
 Speculation::Speculation(engine::Executor& executor, const spec::SpecOptions& options,
-                         std::unique_ptr<spec::Drafter> drafter)
-    : executor_(executor), options_(options), drafter_(std::move(drafter)), rule_(options.adaptive) {
+                         std::unique_ptr<spec::Drafter> drafter, bool teaches)
+    : executor_(executor), options_(options), drafter_(std::move(drafter)), teaches_(teaches), rule_(options.adaptive) {
   times_ = [this](int64_t rows) -> std::optional<double> {
     const engine::RowsCost cost = executor_.rows_cost(rows, sequences_);
     return cost.usual ? std::optional(cost.us.value_or(0)) : std::nullopt;
@@ -218,9 +235,16 @@ void Speculation::add_drafts(Batch& batch, const BatchLimits& limits, int64_t sp
 void Speculation::verified(LiveRequest& r) {
   ++stats_.drafts;
   stats_.draft_tokens += r.drafts.size();
-  ++r.result.drafts.steps;
-  r.result.drafts.drafted += static_cast<int64_t>(r.drafts.size());
-  if (r.predicted) r.result.drafts.predicted += static_cast<int64_t>(r.drafts.size());
+  DraftCounts& mine = r.result.drafts;
+  ++mine.steps;
+  mine.drafted += static_cast<int64_t>(r.drafts.size());
+  if (r.predicted) mine.predicted += static_cast<int64_t>(r.drafts.size());
+  mine.drafted_at.resize(std::max(mine.drafted_at.size(), r.drafts.size()));
+  mine.accepted_at.resize(mine.drafted_at.size());
+  for (size_t i = 0; i < r.drafts.size(); ++i) {
+    ++stats_.drafted_at[i];
+    ++mine.drafted_at[i];
+  }
 }
 
 void Speculation::came_true(LiveRequest& r, size_t place) {
@@ -229,7 +253,6 @@ void Speculation::came_true(LiveRequest& r, size_t place) {
   DraftCounts& mine = r.result.drafts;
   ++mine.accepted;
   if (r.predicted) ++mine.predicted_accepted;
-  mine.accepted_at.resize(std::max(mine.accepted_at.size(), place + 1));
   ++mine.accepted_at[place];
 }
 
@@ -238,6 +261,9 @@ void Speculation::end(LiveRequest& r) {
   const auto& tokens = r.sequence.tokens();
   const size_t prompt = std::min(tokens.size(), r.request.prompt.size());
   drafter_->end(r.id, std::span(tokens).subspan(prompt));
+  const DraftCounts& mine = r.result.drafts;
+  if (mine.drafted == 0 || !teaches_) return;
+  executor_.learn_drafts(spec::algorithm_name(options_.algorithm), mine.drafted_at, mine.accepted_at);
 }
 
 }  // namespace reprise::sched

@@ -22,8 +22,9 @@ namespace reprise::sched {
 
 class Speculation {
  public:
-  // The executor outlives it.
-  Speculation(engine::Executor& executor, const spec::SpecOptions& options, std::unique_ptr<spec::Drafter> drafter);
+  // The executor outlives it. `teaches`: it hears of what came true.
+  Speculation(engine::Executor& executor, const spec::SpecOptions& options, std::unique_ptr<spec::Drafter> drafter,
+              bool teaches);
 
   // `spare_pages` may be taken from the pool.
   void add_drafts(Batch& batch, const BatchLimits& limits, int64_t spare_pages);
@@ -52,6 +53,7 @@ class Speculation {
   engine::Executor& executor_;
   spec::SpecOptions options_;
   std::unique_ptr<spec::Drafter> drafter_;
+  bool teaches_;
   spec::DraftRule rule_;
   spec::RowTimes times_;
   int64_t sequences_ = 0;   // of the step that times_ is asked about

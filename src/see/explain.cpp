@@ -52,6 +52,39 @@ OrderedJson contents_json(const RankContents& s) {
   return j;
 }
 
+OrderedJson drafts_json(const engine::Engine& e) {
+  OrderedJson out = OrderedJson::object();
+  for (const auto& [by, places] : e.learned_drafts().all()) {
+    OrderedJson verified = OrderedJson::array(), accepted = OrderedJson::array();
+    for (const engine::DraftRecord::Place& p : places) {
+      verified.push_back(p.verified);
+      accepted.push_back(p.accepted);
+    }
+    out[by] = {{"drafted_per_position", verified}, {"accepted_per_position", accepted}};
+  }
+  return out;
+}
+
+std::string drafts_text(const engine::Engine& e) {
+  std::string out;
+  for (const auto& [by, places] : e.learned_drafts().all()) {
+    size_t width = 6;
+    for (const engine::DraftRecord::Place& p : places) width = std::max(width, fmt::format("{}", p.verified).size());
+    std::string place, verified, true_ones, share;
+    for (size_t i = 0; i < places.size() && places[i].verified > 0; ++i) {
+      const engine::DraftRecord::Place& p = places[i];
+      place += fmt::format("{:>{}}", i + 1, width + 1);
+      verified += fmt::format("{:>{}}", p.verified, width + 1);
+      true_ones += fmt::format("{:>{}}", p.accepted, width + 1);
+      share += fmt::format("{:>{}.0f} %", 100.0 * static_cast<double>(p.accepted) / static_cast<double>(p.verified),
+                           width - 1);
+    }
+    out += fmt::format("drafts of {:<9}{}\n  verified{:>9}{}\n  came true{:>8}{}\n  share{:>12}{}\n", by, place, "",
+                       verified, "", true_ones, "", share);
+  }
+  return out;
+}
+
 OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   OrderedJson j;
   j["passes"] = passes_json(*v.passes);
@@ -75,6 +108,7 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
     j["decisions"].push_back({{"shape", d.shape}, {"mode", d.mode}, {"reason", d.reason}});
     if (!d.replayed()) j["fallbacks_possible"].push_back({{"shape", d.shape}, {"reason", d.reason}});
   }
+  j["drafts"] = drafts_json(e);
   if (const auto queues = queue_table(e)) j["queues"] = queue_json(*queues);
   if (const auto streams = stream_report(v.model())) j["streams"] = stream_json(*streams);
   if (const auto share = contents_of_rank(e, v.model())) j["rank"] = contents_json(*share);

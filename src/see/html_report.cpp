@@ -91,6 +91,23 @@ std::string near_misses(const PipelineReport& report) {
          "</table>\n";
 }
 
+// By place in a step, how many of the drafts that earlier runs verified came true; empty: nothing was kept.
+std::string draft_table(const engine::Engine& e) {
+  std::string rows;
+  for (const auto& [by, places] : e.learned_drafts().all())
+    for (size_t i = 0; i < places.size() && places[i].verified > 0; ++i) {
+      const double share = 100.0 * static_cast<double>(places[i].accepted) / static_cast<double>(places[i].verified);
+      rows += fmt::format(
+          "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"bar\"><i style=\"width:{:.1f}%\"></i></td><td "
+          "class=\"n\">{:.0f}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+          escape_html(by), i + 1, 0.95 * share, share, places[i].accepted, places[i].verified);
+    }
+  if (rows.empty()) return rows;
+  return "<table><tr><th>drafter</th><th class=\"n\">place</th><th>came true</th><th class=\"n\">%</th><th "
+         "class=\"n\">tokens</th><th class=\"n\">of</th></tr>\n" +
+         rows + "</table>\n";
+}
+
 }  // namespace
 
 std::string escape_html(std::string_view text) {
@@ -135,6 +152,8 @@ Result<std::string> html_report(const HtmlReport& r) {
   out +=
       "<a href=\"#passes\">passes</a><a href=\"#misses\">near misses</a><a href=\"#pieces\">pieces</a>"
       "<a href=\"#memory\">memory</a><a href=\"#launches\">launches</a></nav>\n";
+  const std::string drafts = draft_table(r.engine);
+  if (!drafts.empty()) out.insert(out.size() - std::string_view("</nav>\n").size(), "<a href=\"#drafts\">drafts</a>");
   out += cards(r);
   if (profile) {
     out += fmt::format(
@@ -168,6 +187,11 @@ Result<std::string> html_report(const HtmlReport& r) {
       "<div class=\"box\">{}</div>\n",
       passes);
   out += fmt::format("<h2 id=\"misses\">Near misses</h2>\n<div class=\"box\">{}</div>\n", near_misses(*r.view.passes));
+  if (!drafts.empty())
+    out += fmt::format(
+        "<h2 id=\"drafts\">Drafts</h2>\n<p class=\"soft\">What earlier runs verified, by place in a step.</p>\n"
+        "<div class=\"box\">{}</div>\n",
+        drafts);
   out += fmt::format("<h2 id=\"pieces\">Pieces</h2>\n<div class=\"box\">{}</div>\n", piece_table(m));
   const MemoryPlan& plan = m.plan();
   out += fmt::format(

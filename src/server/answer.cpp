@@ -46,6 +46,12 @@ OrderedJson Usage::json() const {
   if (accepted_predictions)
     out["completion_tokens_details"] = {{"accepted_prediction_tokens", *accepted_predictions},
                                         {"rejected_prediction_tokens", rejected_predictions}};
+  if (drafts.steps > 0)
+    out["speculative"] = {{"drafts", drafts.steps},
+                          {"draft_tokens", drafts.drafted},
+                          {"accepted_tokens", drafts.accepted},
+                          {"drafted_per_position", drafts.drafted_at},
+                          {"accepted_per_position", drafts.accepted_at}};
   return out;
 }
 
@@ -60,6 +66,7 @@ Usage usage_of(const GenerateCall& call, const std::vector<Answer>& answers) {
     }
     const RequestResult& r = *answers[i].result;
     u.completion_tokens += r.completion_tokens;
+    add_up(u.drafts, r.drafts);
     if (call.predicts) {
       u.accepted_predictions = u.accepted_predictions.value_or(0) + r.drafts.predicted_accepted;
       u.rejected_predictions += r.drafts.predicted - r.drafts.predicted_accepted;

@@ -46,6 +46,7 @@ struct Usage {
   // Where the call has a prediction: drafts from it that came true, and that did not.
   std::optional<int64_t> accepted_predictions = {};
   int64_t rejected_predictions = 0;
+  sched::DraftCounts drafts = {};
   OrderedJson json() const;
 };
 

@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kWorth = 1.03;
 constexpr double kTrials = 0.01;        // of all time
+constexpr double kUnknownSlope = 0.5;   // of what a further row has cost so far
 constexpr double kMostTrialSteps = 16;  // that may be saved up for trials
 
 }  // namespace
@@ -84,8 +85,10 @@ int64_t DraftRule::to_try(int64_t sequences, const RowTimes& times, double best_
   if (trial <= largest_known) return 0;
   const auto known = times(rows), unknown = times(sequences + trial);
   if (!known || *known <= 0 || !unknown || *unknown > 0) return 0;
-  return gained_[static_cast<size_t>(trial)] / (*known + rounds_us_[static_cast<size_t>(trial)]) > best_rate ? trial
-                                                                                                             : 0;
+  const double row_us = largest_known > 0 ? (*known - *times(sequences)) / static_cast<double>(largest_known) : 0;
+  const double hoped_us = *known + kUnknownSlope * std::max(0.0, row_us) * static_cast<double>(trial - largest_known);
+  return gained_[static_cast<size_t>(trial)] / (hoped_us + rounds_us_[static_cast<size_t>(trial)]) > best_rate ? trial
+                                                                                                               : 0;
 }
 
 }  // namespace reprise::spec

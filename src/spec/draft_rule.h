@@ -3,7 +3,8 @@
 // times; none unless that is three per cent better than a step without. Text never depends on it, so times may decide.
 //
 // Step times are not known at first, and they drift. A step of more rows than any measured one is tried where one of
-// half the rows is known and a step as cheap as that would pay off. A row count that lost is tried again now and then,
+// half the rows is known, and would pay off if its further rows cost half of what those of that one cost. A row count
+// that lost is tried again now and then,
 // with at most a hundredth of all time. One per scheduler; one thread.
 #pragma once
 

@@ -134,7 +134,8 @@ TEST(GraphExplain, SaysWhatIsReplayedAndWhatIsNot) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.flags);
     const OrderedJson j = json_of(run_binary("graph explain --json " + c.flags + " " + tiny("qwen3_tied")));
-    EXPECT_EQ(keys_of(j), (Words{"passes", "pieces", "kernels", "sizes", "memory", "fallbacks_possible", "decisions"}));
+    EXPECT_EQ(keys_of(j),
+              (Words{"passes", "pieces", "kernels", "sizes", "memory", "fallbacks_possible", "decisions", "drafts"}));
     Words modes;
     size_t eager = 0;
     for (const auto& d : j["decisions"]) {
@@ -174,6 +175,35 @@ TEST(GraphExplain, TheListOfLongropeIsNamed) {
                                             : "rope_type longrope: the short factors, for contexts up to 160"))
         << o.err;
   }
+}
+
+// What runs verified is kept with their step times, and told by the place of a draft in its step.
+TEST(GraphExplain, DraftsOfEarlierRunsByTheirPlace) {
+  const Folder folder;
+  const std::string flags = "--plan-cache " + (folder / "plans") + " " + tiny("qwen3_tied");
+  const std::string run =
+      "generate --json --prompt-ids 1,2,3,1,2,3,1,2,3 --ignore-eos --max-new-tokens 60 --speculative-algorithm NGRAM "
+      "--speculative-adaptive off --speculative-ngram-min-match-window-size 1 --speculative-num-draft-tokens 4 " +
+      flags;
+  EXPECT_EQ(json_of(run_binary("graph explain --json " + flags))["drafts"], OrderedJson::object());
+  EXPECT_FALSE(holds(run_binary("graph explain " + flags).out, "drafts of"));
+  const OrderedJson made = json_of(run_binary(run))["speculative"];
+  ASSERT_GT(made["draft_tokens"], 10) << made;
+  const OrderedJson once = json_of(run_binary("graph explain --json " + flags))["drafts"];
+  ASSERT_EQ(keys_of(once), Words{"NGRAM"});
+  for (const char* counts : {"drafted_per_position", "accepted_per_position"})
+    for (size_t i = 0; i < once["NGRAM"][counts].size(); ++i)
+      EXPECT_EQ(once["NGRAM"][counts][i], i < made[counts].size() ? made[counts][i] : OrderedJson(0)) << counts << i;
+  (void)run_binary(run);
+  const OrderedJson twice = json_of(run_binary("graph explain --json " + flags))["drafts"]["NGRAM"];
+  const auto drafted = twice["drafted_per_position"][0].get<int64_t>();
+  EXPECT_EQ(drafted, 2 * once["NGRAM"]["drafted_per_position"][0].get<int64_t>());
+  const Outcome text = run_binary("graph explain " + flags);
+  EXPECT_TRUE(holds(text.out, "drafts of NGRAM") && holds(text.out, fmt::format(" {} ", drafted))) << text.out;
+  EXPECT_EQ(run_binary("graph dump --format html --no-timing --output " + (folder / "r.html") + " " + flags).exit_code,
+            0);
+  EXPECT_TRUE(holds(content_of(folder / "r.html"), fmt::format("<td class=\"n\">{}</td></tr>", drafted)));
+  EXPECT_TRUE(holds(content_of(folder / "r.html"), "href=\"#drafts\""));
 }
 
 TEST(GraphExplain, NearMissesNameTheAttribute) {

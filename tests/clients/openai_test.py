@@ -290,6 +290,40 @@ class Tools(OpenAITest):
         self.assertIsNone((self.chat().model_extra or {}).get("warnings"))
 
 
+class Drafts(OpenAITest):
+    """Speculative decoding changes no answer that a client sees, and tells of itself in `usage`."""
+
+    flags = ("--speculative-algorithm", "NGRAM", "--speculative-adaptive", "off",
+             "--speculative-ngram-min-match-window-size", "1")
+
+    def test_calls_schemas_and_words_are_those_without(self):
+        schema = {"name": "person", "strict": True, "schema": Person.model_json_schema()}
+        copied = [{"role": "user", "content": "Say twice: one two three four five six seven eight nine ten."}]
+        accepted = 0
+        for fields in (
+            {"tools": [WEATHER, CLOCK], "tool_choice": "required", "parallel_tool_calls": False},
+            {"tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False, "temperature": 0.8, "seed": 3},
+            {"messages": StructuredOutput.ask, "response_format": {"type": "json_schema", "json_schema": schema}},
+            {"messages": copied, "temperature": 0.7, "seed": 5},
+            {"messages": copied},
+        ):
+            with self.subTest(fields=fields):
+                fields = {"max_completion_tokens": 100, **fields}
+                plain = self.chat(**fields, extra_body={"speculative": False})
+                drafted = self.chat(**fields)
+                a, b = plain.choices[0], drafted.choices[0]
+                self.assertEqual((b.message.content, b.finish_reason), (a.message.content, a.finish_reason))
+                calls = [[c.function.model_dump() for c in m.message.tool_calls or []] for m in (a, b)]
+                self.assertEqual(calls[1], calls[0])
+                self.assertEqual(drafted.usage.completion_tokens, plain.usage.completion_tokens)
+                self.assertNotIn("speculative", plain.usage.model_extra or {})
+                told = (drafted.usage.model_extra or {}).get("speculative")
+                if told:
+                    self.assertEqual(sum(told["accepted_per_position"]), told["accepted_tokens"])
+                    accepted += told["accepted_tokens"]
+        self.assertGreater(accepted, 20)
+
+
 class AutoTools(OpenAITest):
     flags = ("--tool-call-parser", "hermes")
 

@@ -1,4 +1,6 @@
 // What clients say to speculative decoding, and what they are told of it.
+#include <numeric>
+
 #include "server/dialect_fixture.h"
 
 namespace reprise::server {
@@ -83,9 +85,59 @@ TEST_F(SpeculationServerTest, TheNativeFormTellsOfItsDrafts) {
   EXPECT_EQ(steps + accepted, 40);
   EXPECT_NEAR(meta["spec_accept_length"], 40.0 / static_cast<double>(steps), 1e-9);
   EXPECT_GE(meta["spec_draft_token_num"], accepted);
+  // A step whose first n drafts came true counts at each of n places, and once among the steps of n.
+  const auto histogram = meta["spec_accept_histogram"].get<std::vector<int64_t>>();
+  const auto drafted_at = meta["spec_drafted_per_position"].get<std::vector<int64_t>>();
+  const auto accepted_at = meta["spec_accepted_per_position"].get<std::vector<int64_t>>();
+  ASSERT_GE(histogram.size(), 2u);
+  int64_t all = 0, tokens = 0;
+  for (size_t n = 0; n < histogram.size(); ++n) {
+    all += histogram[n];
+    tokens += static_cast<int64_t>(n) * histogram[n];
+    const int64_t longer = std::accumulate(histogram.begin() + static_cast<ptrdiff_t>(n) + 1, histogram.end(), 0l);
+    if (n < accepted_at.size()) {
+      EXPECT_EQ(accepted_at[n], longer) << n;
+    }
+  }
+  EXPECT_EQ(all, steps);
+  EXPECT_EQ(tokens, accepted);
+  EXPECT_EQ(std::accumulate(accepted_at.begin(), accepted_at.end(), 0l), accepted);
+  EXPECT_EQ(std::accumulate(drafted_at.begin(), drafted_at.end(), 0l), meta["spec_draft_token_num"]);
+  ASSERT_EQ(drafted_at.size(), accepted_at.size());
+  for (size_t i = 0; i < drafted_at.size(); ++i) EXPECT_GE(drafted_at[i], accepted_at[i]) << i;
   Json off = call;
   off["sampling_params"]["speculative"] = false;
   EXPECT_FALSE(post("/generate", off)["meta_info"].contains("spec_verify_ct"));
+}
+
+// All answers of a call together, in one piece and in the last one of a stream; nothing where there were no drafts.
+TEST_F(SpeculationServerTest, UsageHasWhatBecameOfDraftsByTheirPlace) {
+  start_drafting();
+  const Json one = post("/v1/chat/completions", chat({{"max_tokens", 40}}))["usage"];
+  ASSERT_TRUE(one.contains("speculative")) << one;
+  const Json& s = one["speculative"];
+  const auto sum = [](const Json& list) {
+    int64_t all = 0;
+    for (const Json& n : list) all += n.get<int64_t>();
+    return all;
+  };
+  EXPECT_GT(s["accepted_tokens"], 5);
+  EXPECT_EQ(sum(s["accepted_per_position"]), s["accepted_tokens"]);
+  EXPECT_EQ(sum(s["drafted_per_position"]), s["draft_tokens"]);
+  EXPECT_EQ(s["drafted_per_position"][0], s["drafts"]);
+  // They share the rows of a step.
+  const Json two = post("/v1/chat/completions", chat({{"max_tokens", 40}, {"n", 2}}))["usage"]["speculative"];
+  EXPECT_GT(two["drafts"], s["drafts"]);
+  EXPECT_EQ(sum(two["accepted_per_position"]), two["accepted_tokens"]);
+  EXPECT_EQ(sum(two["drafted_per_position"]), two["draft_tokens"]);
+  EXPECT_EQ(two["drafted_per_position"][0], two["drafts"]);
+  HttpClient c(http_->port());
+  const Json streamed = chat({{"max_tokens", 40}, {"stream", true}, {"stream_options", {{"include_usage", true}}}});
+  const std::string events = c.post("/v1/chat/completions", streamed.dump()).body;
+  const size_t last = events.rfind("data: {"), end = events.find('\n', last);
+  ASSERT_NE(last, std::string::npos);
+  EXPECT_EQ(Json::parse(events.substr(last + 6, end - last - 6))["usage"]["speculative"], s) << events;
+  EXPECT_FALSE(post("/v1/chat/completions", chat({{"speculative", false}}))["usage"].contains("speculative"));
 }
 
 TEST_F(SpeculationServerTest, WrongFieldsAreNamed) {

@@ -117,6 +117,61 @@ class Sections(unittest.TestCase):
             self.assertIn("figures belong to a commit", str(refused.exception))
 
 
+class Speculation(unittest.TestCase):
+    def answers(self, tokens=lambda flags: [1, 2]):
+        """The flags of every run, in order."""
+        asked = []
+
+        def ours(*flags):
+            flags = list(map(str, flags))
+            asked.append(flags)
+            drafts = {"drafts": 2, "draft_tokens": 5, "accepted_tokens": 3}
+            fast = flags[-1] == "NGRAM"
+            return {"output": {"token_ids": tokens(flags)}, "timing": {"decode_tok_s": 300 if fast else 200},
+                    "speculative": drafts if fast else None}
+
+        run = mock.Mock(args=mock.Mock(rounds=2), shapes=pathlib.Path("shapes"), ours=ours)
+        return asked, benchmark.measure_speculation(run)
+
+    def test_which_goes_first_alternates(self):
+        asked, _ = self.answers()
+        ways = [flags[-1] for flags in asked]
+        self.assertEqual(ways[:8], ["none", "NGRAM", "NGRAM", "none"] * 2)
+        pairs = list(zip(asked[::2], asked[1::2]))
+        for first, second in pairs:
+            self.assertEqual((first[:-1], {first[-1], second[-1]}), (second[:-1], {"none", "NGRAM"}))
+
+    def test_new_text_has_five_rounds_and_made_up_weights_too(self):
+        asked, out = self.answers()
+        rounds = {}
+        for r in out:
+            key = r["form"], r["text"], r["prompt"]
+            rounds[key] = rounds.get(key, 0) + (r["way"] == "none")
+        self.assertEqual({n for (_, text, _), n in rounds.items() if text in ("plain", "random")}, {5})
+        self.assertEqual({n for (_, text, _), n in rounds.items() if text not in ("plain", "random")}, {2})
+        made_up = [flags for flags in asked if "dummy" in flags]
+        self.assertEqual(len(made_up), 2 * 5 * 6)
+        ids = made_up[0][made_up[0].index("--prompt-ids") + 1].split(",")
+        self.assertEqual(len(set(ids)), 64)
+
+    def test_another_answer_ends_it(self):
+        with self.assertRaises(SystemExit) as ended:
+            self.answers(lambda flags: [len(flags[-1])])
+        self.assertIn("drafts have changed the answer", str(ended.exception))
+
+    def test_acceptance_has_both_widths_of_both_forms(self):
+        row = {"plain_decode_tok_s": 20.0, "decode_tok_s": 70.0, "speed_up": 3.5, "tokens_per_step": 3.8,
+               "accepted_per_position": [3, 2, 1], "drafts": 4}
+        run = mock.Mock(args=mock.Mock(rounds=3))
+        run.one_batch.return_value = [row]
+        lines = benchmark.show_acceptance(benchmark.measure_acceptance(run))
+        self.assertEqual(len(lines), 2 + 4)
+        self.assertEqual(lines[2], "| bf16 | 8 | 20.0 | 70.0 | 3.50 x (2 x) | 3.8 | 3, 2, 1 of 4 steps |")
+        for call in run.one_batch.call_args_list:
+            self.assertIn(0.8, call.args)
+            self.assertEqual(call.args[call.args.index("--repeat") + 1], 5)
+
+
 class Roof(unittest.TestCase):
     def test_bytes_bound_small_batches_and_arithmetic_large_ones(self):
         self.assertAlmostEqual(benchmark.roof_tok_s("bf16", 1, ROW, LIMITS), 40)
