@@ -73,9 +73,9 @@ class RandomSchedule {
     uint64_t drawn = 0, scored = 0;    // answers that were drawn; that came with log-probabilities
     std::string text() const {
       return fmt::format(
-          "{} requests ({} drawn, {} with log-probabilities) in {} schedules; {} cancelled, {} preemptions, {} of {} "
-          "drafts came true, {} runs of decode steps",
-          requests, drawn, scored, schedules, cancelled, preemptions, accepted, drafted, runs);
+          "soak: {} requests in {} schedules: {} drawn, {} with log-probabilities, {} cancelled, {} preemptions\n"
+          "soak: {} of {} drafts came true, {} runs of decode steps\n",
+          requests, schedules, drawn, scored, cancelled, preemptions, accepted, drafted, runs);
     }
   };
   void count(Seen& seen) const {

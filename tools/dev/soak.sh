@@ -5,11 +5,12 @@
 
 soak_program=build/release/bin/sched_tests
 
-# soak_one TEST: a line when it is through, with what it met.
+# soak_one TEST: lines when it is through, with what it met.
 soak_one() {
   local name=$1 log=soak-${1//[.\/]/-}
   if run_logged "soak $name" "$log" "$soak_program" --gtest_filter="$name"; then
-    say_ok "$name: $(sed -n 's/^soak: //p' "$logs/$log.log"), $took s"
+    say_ok "$name ($took s)"
+    sed -n 's/^soak: /        /p' "$logs/$log.log"
     return
   fi
   say_failed "$name; the whole log is $logs/$log.log"
