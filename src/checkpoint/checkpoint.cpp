@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint.h"
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 
@@ -86,7 +87,7 @@ Result<Checkpoint> Checkpoint::from_gguf(GgufFile file) {
       tensor.name = *name;
       const GgufName stored = *gguf_name(*name, shape);
       tensor.interleaved_heads = stored.interleaved_heads;
-      tensor.one_more = stored.one_more;
+      tensor.number = stored.number;
       const int64_t rows = t.shape.empty() ? 1 : t.shape.front();
       if (tensor.interleaved_heads && (t.shape.size() > 2 || rows % (2 * tensor.interleaved_heads) != 0))
         return invalid("{}: tensor \"{}\": its {} rows are not {} heads of an even size", out.source_, t.name, rows,
@@ -268,13 +269,13 @@ Status Checkpoint::read_rows(const CheckpointTensor& t, int64_t first, int64_t r
         to, static_cast<size_t>(count) * row_elements, non_finite);
   };
   const auto named = [&](const Status& s) { return s.at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name)); };
-  if (t.one_more) {
+  if (t.number != StoredNumber::Plain) {
     const size_t count = static_cast<size_t>(rows) * row_elements;
     std::vector<float> numbers(count);
     RETURN_IF_ERROR(named(convert_elements(
         t.type, bytes.subspan(static_cast<uint64_t>(first) * row_bytes, static_cast<uint64_t>(rows) * row_bytes),
         DType::F32, numbers.data(), count, non_finite)));
-    for (float& v : numbers) v -= 1;
+    for (float& v : numbers) v = t.number == StoredNumber::OneMore ? v - 1 : std::log(-v);
     const std::span<const uint8_t> made(reinterpret_cast<const uint8_t*>(numbers.data()), count * sizeof(float));
     return named(convert_elements(StorageType::F32, made, target, out, count, nullptr));
   }

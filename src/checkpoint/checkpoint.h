@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/gguf.h"
+#include "checkpoint/gguf_names.h"
 #include "checkpoint/safetensors.h"
 
 namespace reprise::checkpoint {
@@ -31,7 +32,7 @@ struct CheckpointTensor {
   std::string type_name;       // "BF16", "Q4_K", and also the names of types that cannot be read
   std::vector<int64_t> shape;  // outermost first
   uint64_t bytes = 0;
-  bool one_more = false;          // GGUF norms of Gemma: numbers are stored with 1 added, which readers undo
+  StoredNumber number = StoredNumber::Plain;  // of GGUF's centred norms and decays another one, which readers undo
   int64_t interleaved_heads = 0;  // GGUF llama q/k only: raw() shows rows in another order; the readers undo it
 
   int64_t elements() const { return rows() * row_elements(); }

@@ -64,7 +64,8 @@ struct OwnPair {
 };
 
 constexpr OwnPair kOfSome[] = {
-    {"gemma2 gemma3 olmo2 exaone4 seed_oss gpt-oss glm4moe", "post_attention_norm", "post_attention_layernorm"},
+    {"gemma2 gemma3 olmo2 exaone4 seed_oss gpt-oss glm4moe qwen3next", "post_attention_norm",
+     "post_attention_layernorm"},
     {"gemma2 gemma3 olmo2 exaone4", "post_ffw_norm", "post_feedforward_layernorm"},
     {"gemma2 gemma3", "ffn_norm", "pre_feedforward_layernorm"},
     {"glm4", "post_attention_norm", "post_self_attn_layernorm"},
@@ -75,6 +76,16 @@ constexpr OwnPair kOfSome[] = {
     {"starcoder2", "ffn_down", "mlp.c_proj"},
     {"hunyuan-dense", "attn_q_norm", "self_attn.query_layernorm"},
     {"hunyuan-dense", "attn_k_norm", "self_attn.key_layernorm"},
+    // Layers with states; older files have qkv and gate in one tensor.
+    {"qwen3next", "attn_qkv", "linear_attn.in_proj_qkv"},
+    {"qwen3next", "attn_gate", "linear_attn.in_proj_z"},
+    {"qwen3next", "ssm_in", "linear_attn.in_proj_qkvz"},
+    {"qwen3next", "ssm_ba", "linear_attn.in_proj_ba"},
+    {"qwen3next", "ssm_conv1d", "linear_attn.conv1d"},
+    {"qwen3next", "ssm_a", "linear_attn.A_log"},
+    {"qwen3next", "ssm_dt", "linear_attn.dt"},
+    {"qwen3next", "ssm_norm", "linear_attn.norm"},
+    {"qwen3next", "ssm_out", "linear_attn.out_proj"},
 };
 
 bool is_one_of(std::string_view word, std::string_view words) {
@@ -93,11 +104,16 @@ struct Spelling {
 };
 constexpr Spelling kSpellings[] = {{".e_score_correction_bias", ".e_score_correction.bias"},
                                    {".self_attn.sinks", ".self_attn.sinks.weight"},
+                                   {".linear_attn.A_log", ".linear_attn.A_log.weight"},
+                                   {".linear_attn.dt_bias", ".linear_attn.dt.bias"},
                                    {".shared_experts.", ".shared_expert.", "deepseek2 glm4moe ernie4_5-moe"}};
 
 void respell(std::string& text, std::string_view from, std::string_view to) {
   if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
 }
+
+// The one name of GGUF in a layer that ends in neither.
+constexpr std::string_view kBare = ".ssm_a", kWeight = ".weight";
 
 struct Parts {
   std::string_view layer;  // digits, "" outside layers
@@ -137,18 +153,24 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
   for (const Spelling& s : kSpellings) respell(ours, s.hf, s.ours);
   const std::optional<Parts> parts = split(ours, "model.layers.");
   if (!parts) return std::nullopt;
-  // Gemma's norms multiply with 1 + weight; its files hold that sum.
-  const bool one_more = is_one_of(model.architecture, "gemma2 gemma3") && hf_name.ends_with("norm.weight");
+  // Centred norms multiply with 1 + weight; files hold that sum.
+  const bool centred = is_one_of(model.architecture, "gemma2 gemma3 qwen3next") && hf_name.ends_with("norm.weight") &&
+                       !hf_name.ends_with("linear_attn.norm.weight");
+  const StoredNumber number = centred ? StoredNumber::OneMore : StoredNumber::Plain;
   if (parts->layer.empty()) {
     for (const Pair& p : kTop)
-      if (p.hf == parts->stem) return GgufName{fmt::format("{}{}", p.gguf, parts->suffix), 0, one_more};
+      if (p.hf == parts->stem) return GgufName{fmt::format("{}{}", p.gguf, parts->suffix), 0, number};
     return std::nullopt;
   }
   const auto named = [&](std::string_view gguf) {
-    GgufName name{fmt::format("blk.{}.{}{}", parts->layer, gguf, parts->suffix), 0, one_more};
+    GgufName name{fmt::format("blk.{}.{}{}", parts->layer, gguf, parts->suffix), 0, number};
     if (interleaves_heads(model.architecture)) {
       if (gguf == "attn_q") name.interleaved_heads = model.heads;
       if (gguf == "attn_k") name.interleaved_heads = model.kv_heads;
+    }
+    if (gguf == kBare.substr(1)) {
+      name.name.resize(name.name.size() - kWeight.size());
+      name.number = StoredNumber::NegativeExp;
     }
     return name;
   };
@@ -160,23 +182,24 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
 }
 
 std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelShape& model) {
-  const std::optional<Parts> parts = split(gguf_name, "blk.");
+  const std::string whole = std::string(gguf_name) + std::string(gguf_name.ends_with(kBare) ? kWeight : "");
+  const std::optional<Parts> parts = split(whole, "blk.");
   if (!parts) return std::nullopt;
   if (parts->layer.empty()) {
     for (const Pair& p : kTop)
       if (p.gguf == parts->stem) return fmt::format("{}{}", p.hf, parts->suffix);
     return std::nullopt;
   }
-  for (const OwnPair& p : kOfSome)
-    if (p.gguf == parts->stem && is_one_of(model.architecture, p.architectures))
-      return fmt::format("model.layers.{}.{}{}", parts->layer, p.hf, parts->suffix);
-  for (const Pair& p : kLayer) {
-    if (p.gguf != parts->stem) continue;
-    std::string name = fmt::format("model.layers.{}.{}{}", parts->layer, p.hf, parts->suffix);
+  const auto named = [&](std::string_view hf) {
+    std::string name = fmt::format("model.layers.{}.{}{}", parts->layer, hf, parts->suffix);
     for (const Spelling& s : kSpellings)
       if (s.architectures.empty() || is_one_of(model.architecture, s.architectures)) respell(name, s.ours, s.hf);
     return name;
-  }
+  };
+  for (const OwnPair& p : kOfSome)
+    if (p.gguf == parts->stem && is_one_of(model.architecture, p.architectures)) return named(p.hf);
+  for (const Pair& p : kLayer)
+    if (p.gguf == parts->stem) return named(p.hf);
   return std::nullopt;
 }
 

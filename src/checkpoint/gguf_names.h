@@ -16,18 +16,21 @@ struct GgufModelShape {
   int64_t kv_heads = 0;
 };
 
+// What a file has of a number x.
+enum class StoredNumber : uint8_t { Plain, OneMore, NegativeExp };  // x, 1 + x, -exp(x)
+
 struct GgufName {
   std::string name;
   // Not 0: rows are stored interleaved within each of this many heads; see stored_row().
   int64_t interleaved_heads = 0;
-  // Numbers are stored with 1 added.
-  bool one_more = false;
+  StoredNumber number = StoredNumber::Plain;
 };
 
 // "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"; none when GGUF has no such tensor.
 std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape& model);
 // The other direction; none for tensors without a Hugging Face name ("rope_freqs.weight"). A stack of all experts of a
-// layer is "model.layers.3.mlp.experts.up_proj.weight", of vectors ".bias"; the halves of kv_b_proj are k_b_proj and v_b_proj.
+// layer is "model.layers.3.mlp.experts.up_proj.weight", of vectors ".bias"; the halves of kv_b_proj are k_b_proj and
+// v_b_proj.
 std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelShape& model = {});
 
 // Whether rows of q and k of such files are stored interleaved.

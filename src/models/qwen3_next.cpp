@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "checkpoint/config_groups.h"
+#include "checkpoint/gguf_groups.h"
 #include "models/draft_head.h"
 #include "models/experts.h"
 #include "nn/gated.h"
@@ -63,6 +64,11 @@ ModelOutputs hybrid(const ModelConfig& config, nn::DeltaTensors tensors, bool pr
   return decoder(config, mixer, mlp, in, root, {.norm = nn::rms_norm_centred});
 }
 
+ModelOutputs forward_next(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const bool flat = config.fields.number("gguf_flat_projections") != 0;
+  return hybrid(config, flat ? nn::DeltaTensors::GatesByKeyHead : nn::DeltaTensors::ByKeyHead, false, in, root);
+}
+
 template <nn::DeltaTensors kTensors, bool kPrediction = false>
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   return hybrid(config, kTensors, kPrediction, in, root);
@@ -102,7 +108,8 @@ constexpr std::string_view kFields[] = {"attention_bias",
                                         "shared_expert_intermediate_size",
                                         "norm_topk_prob",
                                         "mlp_only_layers",
-                                        "decoder_sparse_step"};
+                                        "decoder_sparse_step",
+                                        "gguf_flat_projections"};
 constexpr auto kDenseFields = std::span(kFields).first(8), kFields35Moe = std::span(kFields).first(11);
 
 Status read_with_experts(const FieldReader& in, int64_t count, int64_t per_token, ModelConfigFields& out) {
@@ -117,8 +124,32 @@ Status read_with_experts(const FieldReader& in, int64_t count, int64_t per_token
                                   out);
 }
 
+// Newer GGUF files have queries, keys and values in one tensor and their gates in another.
+Status add_next(checkpoint::GgufFields& in) {
+  for (const auto& [name, to] : {std::pair{"ssm.conv_kernel", "linear_conv_kernel_dim"},
+                                 {"ssm.state_size", "linear_key_head_dim"},
+                                 {"ssm.group_count", "linear_num_key_heads"},
+                                 {"ssm.time_step_rank", "linear_num_value_heads"},
+                                 {"ssm.inner_size", "linear_value_head_dim"},
+                                 {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"}})
+    RETURN_IF_ERROR(in.copy(name, to));
+  Json& out = in.out();
+  const auto heads = out["linear_num_value_heads"].get<int64_t>(), all = out["linear_value_head_dim"].get<int64_t>();
+  if (heads < 1 || all % heads != 0)
+    return invalid("{}: metadata \"{}\" {} is no multiple of \"{}\" {}", in.file().source(), in.key("ssm.inner_size"),
+                   all, in.key("ssm.time_step_rank"), heads);
+  out["linear_value_head_dim"] = all / heads;
+  RETURN_IF_ERROR(in.copy("full_attention_interval", "full_attention_interval", false));
+  out["gguf_flat_projections"] = !in.has("blk.0.ssm_in.weight");
+  checkpoint::add_dense_layers(in);
+  return checkpoint::add_expert_sizes(in, true);
+}
+
 Status read_next(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(read_with_experts(in, 512, 10, out));
+  bool flat = false;
+  RETURN_IF_ERROR(in.boolean("gguf_flat_projections", false, flat));
+  out.numbers["gguf_flat_projections"] = flat ? 1 : 0;
   return in.boolean("norm_topk_prob", true, out.experts.normalise);
 }
 
@@ -153,8 +184,9 @@ const ModelSpec kQwen3Next{.family = {.architecture = "Qwen3NextForCausalLM",
                                       .fields = kFields,
                                       .read = read_next,
                                       .window_switch = true,
+                                      .gguf = {.name = "qwen3next", .experts = "num_experts", .add = add_next},
                                       .partial_rotation = true},
-                           .forward = forward<nn::DeltaTensors::ByKeyHead>,
+                           .forward = forward_next,
                            .qk_norm = true,
                            .unread = kUnread,
                            .declare = declare,

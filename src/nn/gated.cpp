@@ -14,22 +14,30 @@ struct Projected {
 Projected project(Tensor x, const DeltaSpec& s, const ParamScope& p) {
   const Dim hidden = x.dim(-1);
   const int64_t values = s.value_heads * s.value;
-  if (s.tensors == DeltaTensors::Apart) {
-    const auto of = [&](std::string_view name, int64_t features) {
-      return linear(x, p / name, features, false, Shard::None);
-    };
+  const auto of = [&](std::string_view name, int64_t features) {
+    return linear(x, p / name, features, false, Shard::None);
+  };
+  if (s.tensors == DeltaTensors::Apart)
     return {of("in_proj_qkv", s.columns()), of("in_proj_z", values), of("in_proj_b", s.value_heads),
             of("in_proj_a", s.value_heads)};
-  }
   // Each key head has a query, a key, the values of its heads, their gates; and b of its heads, then a.
-  const int64_t heads = s.value_heads / s.key_heads, own = heads * s.value, of = 2 * (s.key + own);
+  const int64_t heads = s.value_heads / s.key_heads, own = heads * s.value, each = 2 * (s.key + own);
   const ParamScope qkvz = p / "in_proj_qkvz", ba = p / "in_proj_ba";
-  const RowRanges qkv{"weight", {{0, s.key}, {s.key, s.key}, {2 * s.key, own}}, of};
+  const RowRanges qkv{"weight", {{0, s.key}, {s.key, s.key}, {2 * s.key, own}}, each};
   const auto rows = [&](const ParamScope& from, int64_t first, int64_t count, int64_t all, int64_t features) {
     return linear(x, from.row_groups("weight", first, count, all, false, {Dim(features), hidden}));
   };
-  return {linear(x, qkvz.param(qkv.text(), {Dim(s.columns()), hidden})), rows(qkvz, 2 * s.key + own, own, of, values),
-          rows(ba, 0, heads, 2 * heads, s.value_heads), rows(ba, heads, heads, 2 * heads, s.value_heads)};
+  Projected y;
+  if (s.tensors == DeltaTensors::ByKeyHead) {
+    y.qkv = linear(x, qkvz.param(qkv.text(), {Dim(s.columns()), hidden}));
+    y.z = rows(qkvz, 2 * s.key + own, own, each, values);
+  } else {
+    y.qkv = of("in_proj_qkv", s.columns());
+    y.z = of("in_proj_z", values);
+  }
+  y.b = rows(ba, 0, heads, 2 * heads, s.value_heads);
+  y.a = rows(ba, heads, heads, 2 * heads, s.value_heads);
+  return y;
 }
 
 // The result of an op that continues a cache.

@@ -8,8 +8,8 @@ namespace reprise::nn {
 
 // How the projections of a gated delta layer are stored: each as a tensor of its own ("in_proj_qkv", "in_proj_z",
 // "in_proj_b", "in_proj_a"), or two tensors with what belongs to a key head side by side ("in_proj_qkvz",
-// "in_proj_ba").
-enum class DeltaTensors : uint8_t { Apart, ByKeyHead };
+// "in_proj_ba"), or the last of these alone so and the others of their own.
+enum class DeltaTensors : uint8_t { Apart, ByKeyHead, GatesByKeyHead };
 
 struct DeltaSpec {
   int64_t key_heads = 0, value_heads = 0;

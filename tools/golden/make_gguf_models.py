@@ -29,7 +29,7 @@ SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "
          "granite": "granite", "granite_moe": "granitemoe", "smollm3": "smollm3", "cohere": "command-r", "cohere2": "cohere2",
          "starcoder2": "starcoder2", "exaone4_window": "exaone4", "ernie": "ernie4_5", "seed_oss": "seed_oss",
          "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama", "glm4_moe": "glm4moe", "ernie_moe": "ernie4_5-moe",
-         "minimax_m2": "minimax-m2"}
+         "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next"}
 INTERLEAVED = {"llama", "granite", "granitemoe", "smollm3"}
 
 LAYER = {
@@ -184,6 +184,29 @@ def small_tensors(name, arch, config):
             yield f"blk.{layer}.ffn_gate_exps.weight", gate
             yield f"blk.{layer}.ffn_up_exps.weight", up
             continue
+        if arch == "qwen3next":  # conversion/qwen.py, Qwen3NextModel
+            if key.endswith("in_proj_qkvz.weight"):
+                heads, size, value = (config[f"linear_{k}"] for k in ("num_key_heads", "key_head_dim", "value_head_dim"))
+                each = config["linear_num_value_heads"] // heads * value
+                parts = np.split(w.reshape(heads, -1, w.shape[-1]), np.cumsum([size, size, each]), axis=1)
+                q, k, v, z = (p.reshape(-1, w.shape[-1]) for p in parts)
+                yield f"blk.{key.split('.')[2]}.attn_qkv.weight", np.concatenate([q, k, v])
+                yield f"blk.{key.split('.')[2]}.attn_gate.weight", z
+                continue
+            if key.endswith(".A_log"):
+                yield names.get_name(key), -np.exp(w)
+                continue
+            if key.endswith("norm.weight") and not key.endswith("linear_attn.norm.weight"):
+                w = w + np.float32(1)
+            if key.endswith("shared_expert_gate.weight"):
+                w = w.reshape(-1)
+            if "conv1d" in key:
+                w = w.squeeze()
+            key = key.replace(".dt_bias", ".dt_proj.bias")
+            parts = key.split(".")
+            if ".mlp." in key and len(parts) == 6 and parts[4] in EXPERT:  # a dense layer, for which the package has no names here
+                yield f"blk.{parts[2]}.ffn_{EXPERT[parts[4]]}.weight", w
+                continue
         module, leaf = key.rsplit(".", 1)
         yield f"{names.get_name(module) or {'lm_head': 'output'}[module]}.{leaf}", w
     for key, of in experts.items():
@@ -236,6 +259,17 @@ def add_of_family(w, arch, config, rope):
         w.add_expert_feed_forward_length(config["moe_intermediate_size"])
         w.add_expert_shared_count(config["moe_num_shared_experts"])
         w.add_expert_shared_feed_forward_length(config["intermediate_size"] // config["num_key_value_heads"])
+    if arch == "qwen3next":
+        w.add_expert_count(config["num_experts"])
+        w.add_expert_used_count(config["num_experts_per_tok"])
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+        w.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        w.add_ssm_state_size(config["linear_key_head_dim"])
+        w.add_ssm_group_count(config["linear_num_key_heads"])
+        w.add_ssm_time_step_rank(config["linear_num_value_heads"])
+        w.add_ssm_inner_size(config["linear_value_head_dim"] * config["linear_num_value_heads"])
+        w.add_full_attention_interval(config["full_attention_interval"])
     if arch == "minimax-m2":
         w.add_expert_count(config["num_local_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])
