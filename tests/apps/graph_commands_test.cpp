@@ -166,7 +166,7 @@ TEST(GraphExplain, SaysWhatIsReplayedAndWhatIsNot) {
 TEST(GraphExplain, TheListOfLongropeIsNamed) {
   for (const auto& [flags, mode] :
        {std::pair<std::string, std::string>{"", "short"}, {"--context-length 203", "long"}}) {
-    const Outcome o = run_binary("graph explain --json " + flags + " " + tiny("phi3_longrope"));
+    const Outcome o = run_binary("graph explain --json " + flags + " --model-path " + model_folder("phi3_longrope"));
     const OrderedJson last = json_of(o)["decisions"].back();
     EXPECT_EQ(last["shape"], "rotation");
     EXPECT_EQ(last["mode"], mode);
