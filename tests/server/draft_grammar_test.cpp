@@ -1,5 +1,5 @@
 // Drafts under grammars as clients ask for them: cut at the row that breaks the form, and answers that are held to a
-// schema or are calls of tools with drafts as without. What a schema allows is jsonschema's word (tests/data/grammar).
+// schema with drafts as without. What a schema allows is jsonschema's word (tests/data/grammar).
 #include <gtest/gtest.h>
 
 #include "server/dialect_fixture.h"
@@ -83,9 +83,14 @@ TEST_F(DraftGrammarTest, DraftsAreCutAtTheRowThatBreaks) {
       for (const int32_t token : tokens) {
         const auto mask = mask_of(*reader);
         const auto may = [&](int32_t id) { return (mask[static_cast<size_t>(id / 64)] >> (id % 64) & 1) != 0; };
+        // A letter or sign, another one at each place; else a byte that no text has.
         int32_t id = 255;
-        while (id > kEnd && may(id)) --id;
-        wrong.push_back(id > kEnd ? id : -1);
+        for (size_t i = 0; i < 95 && id == 255; ++i) {
+          const auto sign = static_cast<int32_t>(32 + (37 * wrong.size() + i) % 95);
+          if (!may(sign)) id = sign;
+        }
+        ASSERT_FALSE(may(id));
+        wrong.push_back(id);
         ASSERT_TRUE(may(token));
         ASSERT_TRUE(reader->accept(token).is_ok());
       }
@@ -94,7 +99,6 @@ TEST_F(DraftGrammarTest, DraftsAreCutAtTheRowThatBreaks) {
         const size_t rows = std::min(kRows, tokens.size() - at);
         const auto before = mask_of(*along);
         for (size_t row = 0; row < rows; ++row) {
-          if (wrong[at + row] < 0) continue;
           Tokens drafts(tokens.begin() + static_cast<ptrdiff_t>(at),
                         tokens.begin() + static_cast<ptrdiff_t>(at + rows));
           drafts[row] = wrong[at + row];
@@ -115,7 +119,7 @@ class DraftsOfServerTest : public DialectServerTest {
  protected:
   // Drafts are what a plain answer said before, with errors; what was never asked is drafted as the model would go on
   // without a grammar, which the grammar forbids sooner or later.
-  void start_drafting(double wrong, std::string_view letters = kLetters) {
+  void start_drafting(double wrong) {
     sched::SchedulerOptions scheduling;
     scheduling.speculation.draft_tokens = 6;
     scheduling.speculation.adaptive = false;
@@ -132,14 +136,7 @@ class DraftsOfServerTest : public DialectServerTest {
             return sched::expected(Tokens(history.begin(), history.end()), most, true);
           });
     };
-    start_with_letters({}, std::move(scheduling), letters);
-  }
-  void start_matching(std::string_view letters) {
-    sched::SchedulerOptions scheduling;
-    scheduling.speculation.algorithm = spec::Algorithm::Ngram;
-    scheduling.speculation.adaptive = false;
-    scheduling.speculation.shortest_match = 1;
-    start_with_letters({}, std::move(scheduling), letters);
+    start_with_letters({}, std::move(scheduling));
   }
   void say(const std::string& prompt, const Json& answer) {
     Tokens text = model_.tokenizer->encode(prompt, {.add_special_tokens = false}).value();
@@ -191,51 +188,6 @@ TEST_F(DraftsOfServerTest, AnswersThatAreHeldToASchemaAreThoseOfPlainDecoding) {
   EXPECT_GT(s.accepted_tokens, 200u);
   EXPECT_GT(s.draft_tokens, s.accepted_tokens);
   EXPECT_GT(s.off[static_cast<size_t>(sched::SpecOff::Grammar)], 10u) << "no draft was forbidden at its first row";
-}
-
-// All that a call in Hermes' form needs.
-constexpr std::string_view kCallLetters = "<>/_tolca\n{}\": nmergus,fdip";
-
-TEST_F(DraftsOfServerTest, CallsOfToolsAreThoseOfPlainDecoding) {
-  model_.tool_format = ToolFormat::Hermes;
-  start_matching(kCallLetters);
-  const Json tool = Json::parse(R"({"type": "function", "function": {"name": "find", "parameters": {"type": "object",
-      "properties": {"a": {"type": "string", "maxLength": 9}, "place": {"enum": ["rome", "lima", "polo"]}},
-      "required": ["a", "place"], "additionalProperties": false}}})");
-  size_t called = 0;
-  for (const std::string words : {"find rome", "a mad gull",
-                                  "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"a\": \"gull\", \"place\": "
-                                  "\"lima\"}}\n</tool_call>"}) {
-    SCOPED_TRACE(words);
-    Json call = {{"messages", {{{"role", "user"}, {"content", words}}}},
-                 {"max_tokens", 200},
-                 {"temperature", 0.8},
-                 {"seed", 5},
-                 {"tools", {tool}},
-                 {"tool_choice", "required"}};
-    Json off = call;
-    off["speculative"] = false;
-    const Json plain = post("/v1/chat/completions", off), drafted = post("/v1/chat/completions", call);
-    EXPECT_FALSE(plain["usage"].contains("speculative"));
-    ASSERT_TRUE(drafted["usage"].contains("speculative")) << drafted;
-    EXPECT_GT(drafted["usage"]["speculative"]["accepted_tokens"], 5) << drafted;
-    EXPECT_EQ(drafted["usage"]["completion_tokens"], plain["usage"]["completion_tokens"]);
-    const Json &a = plain["choices"][0], &b = drafted["choices"][0];
-    EXPECT_EQ(b["finish_reason"], a["finish_reason"]);
-    EXPECT_EQ(b["message"]["content"], a["message"]["content"]);
-    ASSERT_EQ(b["message"].contains("tool_calls"), a["message"].contains("tool_calls"));
-    if (!a["message"].contains("tool_calls")) continue;
-    ++called;
-    ASSERT_EQ(b["message"]["tool_calls"].size(), a["message"]["tool_calls"].size());
-    for (size_t i = 0; i < a["message"]["tool_calls"].size(); ++i) {
-      const Json& function = b["message"]["tool_calls"][i]["function"];
-      EXPECT_EQ(function, a["message"]["tool_calls"][i]["function"]);
-      EXPECT_EQ(function["name"], "find");
-      const Json arguments = Json::parse(function["arguments"].get<std::string>());
-      EXPECT_EQ(arguments.size(), 2u) << arguments;
-    }
-  }
-  EXPECT_EQ(called, 3u);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST_F(SpeculationServerTest, TheNativeFormTellsOfItsDrafts) {
   const auto histogram = meta["spec_accept_histogram"].get<std::vector<int64_t>>();
   const auto drafted_at = meta["spec_drafted_per_position"].get<std::vector<int64_t>>();
   const auto accepted_at = meta["spec_accepted_per_position"].get<std::vector<int64_t>>();
-  ASSERT_GE(histogram.size(), 2u);
+  ASSERT_GE(histogram.size(), 1u);
   int64_t all = 0, tokens = 0;
   for (size_t n = 0; n < histogram.size(); ++n) {
     all += histogram[n];
@@ -113,7 +113,10 @@ TEST_F(SpeculationServerTest, TheNativeFormTellsOfItsDrafts) {
 // All answers of a call together, in one piece and in the last one of a stream; nothing where there were no drafts.
 TEST_F(SpeculationServerTest, UsageHasWhatBecameOfDraftsByTheirPlace) {
   start_drafting();
-  const Json one = post("/v1/chat/completions", chat({{"max_tokens", 40}}))["usage"];
+  const Json plain = post("/v1/chat/completions", chat({{"speculative", false}}));
+  const Json predicted =
+      chat({{"prediction", {{"type", "content"}, {"content", plain["choices"][0]["message"]["content"]}}}});
+  const Json one = post("/v1/chat/completions", predicted)["usage"];
   ASSERT_TRUE(one.contains("speculative")) << one;
   const Json& s = one["speculative"];
   const auto sum = [](const Json& list) {
@@ -126,18 +129,21 @@ TEST_F(SpeculationServerTest, UsageHasWhatBecameOfDraftsByTheirPlace) {
   EXPECT_EQ(sum(s["drafted_per_position"]), s["draft_tokens"]);
   EXPECT_EQ(s["drafted_per_position"][0], s["drafts"]);
   // They share the rows of a step.
-  const Json two = post("/v1/chat/completions", chat({{"max_tokens", 40}, {"n", 2}}))["usage"]["speculative"];
+  Json both = predicted;
+  both["n"] = 2;
+  const Json two = post("/v1/chat/completions", both)["usage"]["speculative"];
   EXPECT_GT(two["drafts"], s["drafts"]);
   EXPECT_EQ(sum(two["accepted_per_position"]), two["accepted_tokens"]);
   EXPECT_EQ(sum(two["drafted_per_position"]), two["draft_tokens"]);
   EXPECT_EQ(two["drafted_per_position"][0], two["drafts"]);
   HttpClient c(http_->port());
-  const Json streamed = chat({{"max_tokens", 40}, {"stream", true}, {"stream_options", {{"include_usage", true}}}});
+  Json streamed = predicted;
+  streamed.update({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
   const std::string events = c.post("/v1/chat/completions", streamed.dump()).body;
   const size_t last = events.rfind("data: {"), end = events.find('\n', last);
   ASSERT_NE(last, std::string::npos);
   EXPECT_EQ(Json::parse(events.substr(last + 6, end - last - 6))["usage"]["speculative"], s) << events;
-  EXPECT_FALSE(post("/v1/chat/completions", chat({{"speculative", false}}))["usage"].contains("speculative"));
+  EXPECT_FALSE(plain["usage"].contains("speculative"));
 }
 
 TEST_F(SpeculationServerTest, WrongFieldsAreNamed) {

@@ -167,11 +167,15 @@ struct Runner {
     const bool moves = world.config.computes || what.taken_bytes() <= kMovesAnyway;
     double clock = lane.clock;
     std::string problem;
+    bool waits = false;
     const auto stopped = [&]() -> std::string {
       Lock again(world.mutex);
+      if (!waits) ++world.waiting;
+      waits = true;
       return is_abandoned(stream) ? "the stream was stopped while it waited for other ranks" : "";
     };
     outside(world, lock, [&] { problem = collect(what, moves ? from : nullptr, to, &clock, stopped); });
+    if (waits) --world.waiting;
     not_before(clock);
     device_time(collective_micros(link_bytes(what)));
     return problem;

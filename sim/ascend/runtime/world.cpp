@@ -82,7 +82,7 @@ Waited wait_until(World& world, Lock& lock, int timeout_ms, const std::function<
   while (!condition()) {
     world.changed.wait_for(lock, tick);
     const auto now = Clock::now();
-    if (world.busy == 0 && world.progress == seen) idle += now - before;
+    if (world.busy <= world.waiting && world.progress == seen) idle += now - before;
     before = now;
     if (world.progress != seen || world.busy > 0) {
       seen = world.progress;

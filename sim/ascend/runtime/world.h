@@ -146,9 +146,9 @@ struct World {
   std::map<std::string, int64_t> kernel_runs;
   uint64_t next_handle = 1;
   uint64_t next_lane = 1;
-  // For the watchdog: steps made, and workers that are busy outside of the mutex.
+  // For the watchdog: steps made, workers that are busy outside of the mutex, and those of them that wait for other ranks.
   uint64_t progress = 0;
-  int busy = 0;
+  int busy = 0, waiting = 0;
 
   void* new_handle();
   Memory& memory(int device);  // made on first use
@@ -168,7 +168,7 @@ std::string host_access(World& world, const void* address, size_t bytes, bool wr
 
 enum class Waited : uint8_t { Done, TimedOut, Hung };
 // Waits until the condition holds; TimedOut after so many milliseconds (-1: never) in which nothing moved and no worker
-// was busy, Hung when nothing moved for as long as the configuration says.
+// was busy but with waiting for other ranks, Hung when nothing moved for as long as the configuration says.
 Waited wait_until(World& world, Lock& lock, int timeout_ms, const std::function<bool()>& condition);
 
 // The body of an API call: takes the mutex, checks that the library is initialised, charges the host, runs the body,
