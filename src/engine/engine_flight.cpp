@@ -353,6 +353,7 @@ void Engine::finish(Flight& f) {
     options_.member->want(f.told);
   }
   if (done.is_ok() && !f.again) done = stream_->synchronize(*marks.end);
+  if (options_.member) options_.member->have(f.told);
   if (!done.is_ok() && options_.member) {
     options_.member->abort(fmt::format("rank 0: {}", done.message()));
     done = options_.member->lost();

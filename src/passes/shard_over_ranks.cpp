@@ -51,13 +51,21 @@ Status Sharder::by_traits(Node& n) {
   if (n.op->has(op_trait::kHeads)) return per_head(n);
   if (n.op->has(op_trait::kColumns)) return columns(n);
   if (n.is_view()) return view(n);
-  if (n.op->has(op_trait::kVectors) && n.in[0]->type.shape.rank() == 3) {
-    ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n, 1));
-    in[0] = placed(n.in[0]).value;
-    return add(n, std::move(in), placed(n.in[0]).cut);
-  }
+  if (n.op->has(op_trait::kVectors) && n.in[0]->type.shape.rank() == 3) return vectors(n);
   ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
   return add(n, std::move(in), std::nullopt);
+}
+
+// A parameter has numbers for a vector, or for that of every head.
+Status Sharder::vectors(const Node& n) {
+  const std::optional<Cut> cut = placed(n.in[0]).cut;
+  std::vector<Value*> in{placed(n.in[0]).value};
+  for (size_t i = 1; i < n.in.size(); ++i) {
+    const bool by_head = cut && n.in[i]->def->is_param() && n.in[i]->type.shape.rank() == 2;
+    ASSIGN_OR_RETURN(Value * operand, by_head ? param_part(n.in[i], 0, 1, 1, *cut) : whole(n.in[i]));
+    in.push_back(operand);
+  }
+  return add(n, std::move(in), cut);
 }
 
 Status Sharder::input(const Node& n) {

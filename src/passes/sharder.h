@@ -67,6 +67,8 @@ class Sharder {
   // Operands with the result's columns are cut as it is, or all are whole.
   Status columns(const Node& n);
   Status view(const Node& n);
+  // Vector by vector, of all heads that are here.
+  Status vectors(const Node& n);
 
   // Rows of this rank's groups or part alone (shard_rows.cpp).
   // Rows of other ranks' groups come here.

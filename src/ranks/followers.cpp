@@ -159,8 +159,9 @@ void Followers::look_for_hang() {
   const Control& c = front_->region().control();
   const int size = front_->world().size;
   const uint64_t step = c.step.load(std::memory_order_acquire);
-  uint64_t moves = step;
-  bool open = false;
+  const uint64_t given = c.given.load(std::memory_order_acquire);
+  uint64_t moves = step + given;
+  bool open = c.wanted.load(std::memory_order_acquire) > given;
   // The one that is furthest behind: collectives come first, then the end of the step, which the front only waits for.
   struct Progress {
     uint64_t epoch = 0, done = 0;

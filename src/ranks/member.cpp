@@ -129,6 +129,8 @@ void Member::want(uint64_t message) {
   c.ring();
 }
 
+void Member::have(uint64_t message) { region_->control().given.store(message, std::memory_order_release); }
+
 Status Member::await_followers() {
   const Control& c = region_->control();
   for (int r = 0; r < world_.size; ++r) {

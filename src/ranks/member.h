@@ -56,6 +56,7 @@ class Member {
   // The front waits for the results of a message whose steps run on behind it: a follower that has no other one takes
   // an Await with its number, and waits for its own part, or sees it fail.
   void want(uint64_t message);
+  void have(uint64_t message);  // it waits no longer
   // A follower's: waits for the next message, without end while the world lives. An Await is not to be answered.
   Result<StepMessage> next();
   void done();

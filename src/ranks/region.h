@@ -83,7 +83,8 @@ struct Control {
   alignas(64) std::atomic<uint32_t> aborted{0};  // 1: somebody writes the reason; 2: it is there
   char reason[kReasonBytes];
   alignas(64) std::atomic<uint64_t> step{0};  // messages published
-  std::atomic<uint64_t> wanted{0};            // of which message the front waits for the results
+  std::atomic<uint64_t> wanted{0};            // of which message the front waits for the results ...
+  std::atomic<uint64_t> given{0};             // ... and of which it has had them last
   std::atomic<uint32_t> bell{0};              // futex word of ranks that wait for one
   alignas(64) StepMessage message;
   Line line[kMaxRanks];
