@@ -274,6 +274,10 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   else if (model.tool_format == ToolFormat::Phi4 && !tools.list.is_null())
     turn.messages = place_tools(std::move(turn.messages), tools.list);
   OrderedJson shown = tools.told ? OrderedJson() : tools.list;
+  if (model.harmony) {
+    if (template_names(model, "thinking")) turn.messages = name_thoughts(std::move(turn.messages));
+    shown = describe_tools(std::move(shown));
+  }
   PlainMarks marks(model);
   marks.hide(turn.messages);
   marks.hide(shown);

@@ -181,6 +181,8 @@ std::optional<OrderedJson> read_messages(Fields& f, const OrderedJson& body, con
                : part["type"].get<std::string>().starts_with("vid") ? ImageReader::video_part()
                                                                     : ImageReader::part();
     open_arguments(m);
+    // Clients write out what a message has none of; templates take the member for calls.
+    if (m.contains("tool_calls") && m["tool_calls"].empty()) m.erase("tool_calls");
     // A call of a tool comes without words; templates that add texts up know no null.
     if (!m.contains("content") || m["content"].is_null()) m["content"] = "";
   }
@@ -314,6 +316,32 @@ OrderedJson place_tools(OrderedJson messages, const OrderedJson& tools) {
     messages.insert(messages.begin(), OrderedJson{{"role", "system"}, {"content", ""}});
   messages[0]["tools"] = dumped(functions);
   return messages;
+}
+
+OrderedJson name_thoughts(OrderedJson messages) {
+  for (OrderedJson& m : messages) {
+    if (m["role"] != "assistant") continue;
+    std::string thought;
+    // The template's own name, ours, and vLLM's.
+    for (const char* name : {"thinking", "reasoning_content", "reasoning"})
+      if (const OrderedJson* v = given(m, name); v && v->is_string() && thought.empty())
+        thought = v->get<std::string>();
+    m.erase("thinking");
+    if (thought.empty()) continue;
+    if (m.contains("tool_calls")) {
+      const std::string words = text_of(m);
+      if (!words.empty()) thought += "\n" + words;
+      m["content"] = "";
+    }
+    m["thinking"] = std::move(thought);
+  }
+  return messages;
+}
+
+OrderedJson describe_tools(OrderedJson tools) {
+  for (OrderedJson& t : tools)
+    if (!given(t["function"], "description")) t["function"]["description"] = "";
+  return tools;
 }
 
 }  // namespace reprise::server

@@ -38,5 +38,10 @@ OrderedJson without_system(OrderedJson messages);
 int64_t count_calls(const OrderedJson& messages);
 // The messages for Phi-4-mini's template, which reads the tools from the system turn: a text of their functions.
 OrderedJson place_tools(OrderedJson messages, const OrderedJson& tools);
+// The messages for gpt-oss' template, which reads thoughts as "thinking". Before calls it takes one text that is not
+// for the user: thoughts and words become one there.
+OrderedJson name_thoughts(OrderedJson messages);
+// The tools for a template that reads the description of each, which OpenAI's API leaves free.
+OrderedJson describe_tools(OrderedJson tools);
 
 }  // namespace reprise::server

@@ -165,19 +165,39 @@ class Harmony(Family):
         last = self.chat(**{**self.said("<|channel|>final<|message|>It is cold."), "messages": history}).choices[0]
         self.assertEqual((last.message.content, last.finish_reason), ("It is cold.", "stop"))
 
-    def test_responses_have_items_for_thoughts_and_calls(self):
-        tools = [{"type": "function", "strict": False, **t["function"]} for t in TOOLS]
-        text = '<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.f ' \
-               '<|constrain|>json<|message|>{"city": "x"}'
-        with self.client.responses.stream(
-            model=self.name, input="Well?", tools=tools, max_output_tokens=1000, temperature=0,
-            extra_body={"regex": re.sub(r"([^\w\s])", r"\\\1", text)}
-        ) as stream:
+    def test_responses_have_items_for_calls_and_keep_thoughts(self):
+        parameters = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9, "minimum": 0}},
+                      "required": ["n"], "additionalProperties": False}
+        function = {"name": "f", "description": "Something.", "parameters": parameters}
+        fields = {"model": self.name, "tools": [{"type": "function", "strict": False, **function}],
+                  "max_output_tokens": 200, "temperature": 0}
+        with self.client.responses.stream(input="Well?", tool_choice="required", parallel_tool_calls=False,
+                                          **fields) as stream:
             kinds = [event.type for event in stream]
             final = stream.get_final_response()
-        self.assertEqual([item.type for item in final.output], ["reasoning", "function_call"])
-        self.assertEqual((final.output[1].name, json.loads(final.output[1].arguments)), ("f", {"city": "x"}))
-        self.assertIn("response.function_call_arguments.done", kinds)
+        (call,) = final.output
+        self.assertEqual((call.type, call.name), ("function_call", "f"))
+        self.assertIn(json.loads(call.arguments)["n"], range(10))
+        self.assertEqual(kinds.count("response.function_call_arguments.done"), 1)
+        # A thought goes back with the call, and is in the prompt as that of a chat. The answer to it is noise.
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "5"}
+        thought = {"type": "reasoning", "id": "rs_1", "summary": [],
+                   "content": [{"type": "reasoning_text", "text": "I look."}]}
+        sizes = []
+        for thoughts in ([], [thought]):
+            history = [{"role": "user", "content": "Well?"}, *thoughts, call.model_dump(exclude_none=True), result]
+            answer = self.client.responses.create(input=history, **{**fields, "max_output_tokens": 4})
+            self.assertEqual((answer.status, answer.incomplete_details.reason), ("incomplete", "max_output_tokens"))
+            chat = [{"role": "user", "content": "Well?"},
+                    {"role": "assistant", "content": None, **({"reasoning_content": "I look."} if thoughts else {}),
+                     "tool_calls": [{"id": call.call_id, "type": "function",
+                                     "function": {"name": "f", "arguments": call.arguments}}]},
+                    {"role": "tool", "tool_call_id": call.call_id, "content": "5"}]
+            tools = [{"type": "function", "function": function}]
+            tokens = self.client.post("/../tokenize", body={"messages": chat, "tools": tools}, cast_to=object)["tokens"]
+            self.assertEqual(answer.usage.input_tokens, len(tokens))
+            sizes.append(len(tokens))
+        self.assertGreater(sizes[1], sizes[0] + len("I look."))
 
     def test_a_form_has_no_messages(self):
         schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9, "minimum": 0}}, "required": ["n"],
