@@ -56,8 +56,8 @@ class OpBench {
   struct Side;
   OpBench() = default;
   void fill();
-  // Where tokens go to experts, as many as run: the tokens of a step decide which experts are read. Of one sequence, where
-  // it ends.
+  // Where tokens go to experts, as many as run: the tokens of a step decide which experts are read. Of one sequence,
+  // where it ends.
   void route(int64_t tokens);
   // To its end.
   Status replay_once(CompiledModel& model, int64_t tokens, const LiveSizes& live);

@@ -5,8 +5,8 @@
 //
 // Mixtral's files say block_sparse_moe, w1, w3 and w2 for these; transformers 5 and GGUF may store all experts of a
 // layer as one stack, of which each expert is a run of rows, or of columns in the files of Qwen3-VL-MoE; a stack of
-// their biases is a row for each. In gpt-oss's stacks (those with biases) rows of gate and up take turns, floats are stored with rows and columns swapped, and MXFP4
-// is two tensors, "_blocks" and "_scales".
+// their biases is a row for each. In gpt-oss's stacks (those with biases) rows of gate and up take turns, floats are
+// stored with rows and columns swapped, and MXFP4 is two tensors, "_blocks" and "_scales".
 // Pure functions.
 #pragma once
 
