@@ -146,7 +146,8 @@ struct World {
   std::map<std::string, int64_t> kernel_runs;
   uint64_t next_handle = 1;
   uint64_t next_lane = 1;
-  // For the watchdog: steps made, workers that are busy outside of the mutex, and those of them that wait for other ranks.
+  // For the watchdog: steps made, workers that are busy outside of the mutex, and those of them that wait for other
+  // ranks.
   uint64_t progress = 0;
   int busy = 0, waiting = 0;
 
