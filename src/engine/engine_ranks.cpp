@@ -245,7 +245,10 @@ Status Engine::follow() {
   ranks::Member& member = *options_.member;
   while (true) {
     ASSIGN_OR_RETURN(const StepMessage message, member.next());
-    if (message.kind == StepMessage::Kind::Stop) return stream_->synchronize();
+    if (message.kind == StepMessage::Kind::Stop) {
+      member.done();  // the front may go on with another engine
+      return stream_->synchronize();
+    }
     Status done = obey(message);
     if (!done.is_ok()) {
       member.abort(fmt::format("rank {}: {}", member.world().rank, done.message()));

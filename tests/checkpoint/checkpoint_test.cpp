@@ -245,8 +245,8 @@ TEST(Checkpoint, GgufNameTable) {
   EXPECT_FALSE(hf_name(norm, {"llama", 0, 0}).has_value());
   EXPECT_EQ(hf_name("blk.3.ffn_norm.weight", {"gemma2", 0, 0}), "model.layers.3.pre_feedforward_layernorm.weight");
   EXPECT_EQ(gguf_name("model.layers.3.post_mlp_layernorm.weight", {"glm4", 0, 0})->name, "blk.3.post_ffw_norm.weight");
-  EXPECT_TRUE(gguf_name("model.norm.weight", {"gemma2", 0, 0})->one_more);
-  EXPECT_FALSE(gguf_name("model.norm.weight", {"gemma", 0, 0})->one_more);
+  EXPECT_EQ(gguf_name("model.norm.weight", {"gemma2", 0, 0})->number, StoredNumber::OneMore);
+  EXPECT_EQ(gguf_name("model.norm.weight", {"gemma", 0, 0})->number, StoredNumber::Plain);
   EXPECT_EQ(gguf_name("model.layers.3.self_attn.k_proj.weight", {"smollm3", 6, 2})->interleaved_heads, 2);
   EXPECT_EQ(hf_name("blk.0.ffn_up_exps.weight"), "model.layers.0.mlp.experts.up_proj.weight");
   // Shared experts have one name in Qwen's models and another in DeepSeek's.
