@@ -341,7 +341,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Setup{.name = "states_failed_verify_step",
                           .model = "qwen3_5",
                           .rows = 16,
-                          .fault = "kernel-error@95",
+                          .fault = "kernel-error@100",
                           .frozen = 0},
                     Setup{.name = "ascend_eager",
                           .policy = engine::GraphPolicy::Off,
