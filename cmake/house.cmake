@@ -73,8 +73,8 @@ function(house_busy)
 endfunction()
 
 # house_checked(TARGET...): the checks of the address sanitizer are calls and not lines of code at every access, and a
-# pointer's arithmetic is not checked beside the accesses: two thirds of the compile time. Kernels, whose tests would wait
-# for the calls, are not among these.
+# pointer's arithmetic is not checked beside the accesses: two thirds of the compile time. Kernels, whose tests would
+# wait for the calls, are not among these.
 function(house_checked)
   if(REPRISE_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     foreach(target ${ARGN})
