@@ -81,9 +81,9 @@ inline const std::map<std::string, std::string>& lacking_on_ascend() {
                                                       {"cohere", "layer_norm"},
                                                       {"cohere2", "layer_norm"},
                                                       {"starcoder2", "layer_norm"},
-                                                      {"qwen3_next", "causal_conv, gated_delta"},
-                                                      {"qwen3_5", "causal_conv, gated_delta"},
-                                                      {"qwen3_5_moe_text_of_images", "causal_conv, gated_delta"}};
+                                                      {"qwen3_next", "gated_delta"},
+                                                      {"qwen3_5", "gated_delta"},
+                                                      {"qwen3_5_moe_text_of_images", "gated_delta"}};
   return ops;
 }
 
