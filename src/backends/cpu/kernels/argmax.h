@@ -19,7 +19,7 @@ template <typename E>
 inline Best best_of(const typename E::Type* x, int64_t first, int64_t last) {
   F32x16 top = splat(kLowest);
   I32x16 at = I32x16{} + kNoIndex;
-  I32x16 here = I32x16{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + static_cast<int32_t>(first);
+  I32x16 here = lane_numbers() + static_cast<int32_t>(first);
   int64_t i = first;
   for (; i + 16 <= last; i += 16, here += 16) {
     const F32x16 v = E::load(x + i);

@@ -60,7 +60,8 @@ inline float share_of(float l) { return l == 0.0f ? 0.0f : 1.0f / l; }
 // the larger of m and the sink, so that none overflows.
 inline float share_beside_sink(float m, float l, float sink) {
   const float top = sink > m ? sink : m;
-  const F32x16 weights = exp(F32x16{m - top, sink - top});
+  const float beside[16] = {m - top, sink - top};
+  const F32x16 weights = exp(load(beside));
   return weights[0] / (l * weights[0] + weights[1]);
 }
 
@@ -127,8 +128,7 @@ class RowScores {
         first_(kMasked ? group.low / 16 * 16 : 0),
         end_(kMasked ? group.high : kKvTokens),
         count_(static_cast<uint32_t>(seen.high - seen.low)) {
-    const U32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    place_ = lane - static_cast<uint32_t>(seen.low);
+    place_ = bits_as<U32x16>(lane_numbers()) - static_cast<uint32_t>(seen.low);
   }
 
   // Scales the scores in place, and caps them where there is a cap; the largest of them.

@@ -6,9 +6,9 @@
 
 namespace reprise::cpu::REPRISE_ISA {
 
-inline F32x16 absolute(F32x16 x) { return reinterpret_cast<F32x16>(reinterpret_cast<U32x16>(x) & 0x7fffffffu); }
+inline F32x16 absolute(F32x16 x) { return bits_as<F32x16>(bits_as<U32x16>(x) & 0x7fffffffu); }
 inline F32x16 with_sign_of(F32x16 magnitude, F32x16 x) {
-  return reinterpret_cast<F32x16>(reinterpret_cast<U32x16>(magnitude) | (reinterpret_cast<U32x16>(x) & 0x80000000u));
+  return bits_as<F32x16>(bits_as<U32x16>(magnitude) | (bits_as<U32x16>(x) & 0x80000000u));
 }
 
 // The polynomial whose coefficients are given from the highest power down.

@@ -11,7 +11,7 @@ namespace reprise::cpu::REPRISE_ISA {
 // x / (1 + exp(-x)), written with exp(-|x|) so that nothing overflows: very negative x gives its true tiny value, then
 // -0. The division costs nothing: the other steps keep the ports busy while the divider works.
 inline F32x16 silu(F32x16 x) {
-  const F32x16 e = exp_bounded(reinterpret_cast<F32x16>(reinterpret_cast<U32x16>(x) | 0x80000000u));
+  const F32x16 e = exp_bounded(bits_as<F32x16>(bits_as<U32x16>(x) | 0x80000000u));
   // -inf * 0 would be NaN; below -200 the result is -0 anyway.
   const F32x16 bounded = larger(x, splat(-200.0f));
   return select(greater(zero(), x), bounded * e, x) / (e + 1.0f);

@@ -11,6 +11,8 @@ namespace reprise::cpu::REPRISE_ISA {
 inline F32x16 larger(F32x16 a, F32x16 b) {
 #if defined(__AVX512F__)
   return reinterpret_cast<F32x16>(_mm512_max_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+#elif defined(REPRISE_TWO_REGISTERS)
+  return each_register<F32x16>([](auto x, auto y) { return _mm256_max_ps(x, y); }, a, b);
 #else
   return select(greater(a, b), a, b);
 #endif
@@ -27,7 +29,7 @@ inline F32x16 exp_bounded(F32x16 x) {
   const F32x16 n = reinterpret_cast<F32x16>(
       _mm512_roundscale_ps(reinterpret_cast<__m512>(x * log2e), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #else
-  x = select(greater(splat(-104.0f), x), splat(-104.0f), x);
+  x = larger(splat(-104.0f), x);
   const F32x16 magic = splat(0x1.8p+23f);  // adding it rounds to an integer
   const F32x16 n = (x * log2e + magic) - magic;
 #endif
@@ -46,7 +48,7 @@ inline F32x16 exp_bounded(F32x16 x) {
   // Two factors, because 2^n alone may not be a normal number. The first product is exact.
   const I32x16 k = to_int(n);
   const I32x16 first = k >> 1, second = k - first;
-  return p * reinterpret_cast<F32x16>((first + 127) << 23) * reinterpret_cast<F32x16>((second + 127) << 23);
+  return p * bits_as<F32x16>((first + 127) << 23) * bits_as<F32x16>((second + 127) << 23);
 #endif
 }
 
@@ -54,6 +56,8 @@ inline F32x16 exp(F32x16 x) {
   // A limit that still overflows; NaN stays.
 #if defined(__AVX512F__)
   x = reinterpret_cast<F32x16>(_mm512_min_ps(_mm512_set1_ps(89.0f), reinterpret_cast<__m512>(x)));
+#elif defined(REPRISE_TWO_REGISTERS)
+  x = each_register<F32x16>([](auto limit, auto y) { return _mm256_min_ps(limit, y); }, splat(89.0f), x);
 #else
   x = select(greater(x, splat(89.0f)), splat(89.0f), x);
 #endif

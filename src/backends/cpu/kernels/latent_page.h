@@ -169,12 +169,6 @@ class LatentPage {
       }
     }
   }
-  static F32x16 even_lanes(F32x16 a, F32x16 b) {
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  }
-  static F32x16 odd_lanes(F32x16 a, F32x16 b) {
-    return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-  }
 
   static void copy_columns(const float* block, int64_t columns, float* o) {
     if constexpr (kSwap == 0) {
@@ -182,12 +176,8 @@ class LatentPage {
     } else {
       for (int64_t d = 0; d < columns; d += 32) {
         const F32x16 odd = load(block + d), even = load(block + d + 16);
-        store_n<F32>(o + d, __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-                     columns - d);
-        if (columns - d > 16)
-          store_n<F32>(o + d + 16,
-                       __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31),
-                       columns - d - 16);
+        store_n<F32>(o + d, interleave_low(even, odd), columns - d);
+        if (columns - d > 16) store_n<F32>(o + d + 16, interleave_high(even, odd), columns - d - 16);
       }
     }
   }

@@ -53,6 +53,18 @@ inline void sums_of_four(F32x16 a, F32x16 b, F32x16 c, F32x16 d, float* out) {
         return vaddq_f32(vreinterpretq_f32_f64(vtrn1q_f64(x, y)), vreinterpretq_f32_f64(vtrn2q_f64(x, y)));
       },
       ab, cd);
+#elif defined(REPRISE_TWO_REGISTERS)
+  const auto pairs = [](auto x, auto y) {
+    return __builtin_shufflevector(x, y, 0, 8, 2, 10, 4, 12, 6, 14) +
+           __builtin_shufflevector(x, y, 1, 9, 3, 11, 5, 13, 7, 15);
+  };
+  const F32x16 ab = each_register<F32x16>(pairs, a, b), cd = each_register<F32x16>(pairs, c, d);
+  const F32x16 fours = each_register<F32x16>(
+      [](auto x, auto y) {
+        return __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13) +
+               __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
+      },
+      ab, cd);
 #else
   const F32x16 ab = __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
                     __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);

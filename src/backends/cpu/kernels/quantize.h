@@ -22,6 +22,20 @@ inline void store_i8(int8_t* p, F32x16 v) {
   const int16x8_t low = vqmovn_high_s32(vqmovn_s32(vcvtnq_s32_f32(part[0])), vcvtnq_s32_f32(part[1]));
   const int16x8_t high = vqmovn_high_s32(vqmovn_s32(vcvtnq_s32_f32(part[2])), vcvtnq_s32_f32(part[3]));
   vst1q_s8(p, vqmovn_high_s16(vqmovn_s16(low), high));
+#elif defined(REPRISE_TWO_REGISTERS)
+  // The limits come first among the operands, so that a NaN stays, which the mask makes 0.
+  const I32x16 q = each_register<I32x16>(
+      [](auto x) {
+        const __m256 number = _mm256_and_ps(x, _mm256_cmp_ps(x, x, _CMP_ORD_Q));
+        return _mm256_cvtps_epi32(
+            _mm256_max_ps(_mm256_set1_ps(-128.0f), _mm256_min_ps(_mm256_set1_ps(127.0f), number)));
+      },
+      v);
+  // Sixteen words, whose middle quarters have changed places.
+  const __m256i words = _mm256_permute4x64_epi64(
+      _mm256_packs_epi32(reinterpret_cast<__m256i>(q.low), reinterpret_cast<__m256i>(q.high)), 0xd8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 #else
   v = select(is_number(v), v, zero());
   v = select(greater(v, splat(127.0f)), splat(127.0f), v);
@@ -66,12 +80,12 @@ class StaticScale {
 
 // Lane by lane; NaN is never larger.
 inline F32x16 larger_magnitude(F32x16 top, F32x16 v) {
-  const F32x16 magnitude = reinterpret_cast<F32x16>(reinterpret_cast<U32x16>(v) & 0x7fffffffu);
+  const F32x16 magnitude = bits_as<F32x16>(bits_as<U32x16>(v) & 0x7fffffffu);
 #if defined(__AVX512F__)
   // The second operand where one is NaN.
   return reinterpret_cast<F32x16>(_mm512_max_ps(reinterpret_cast<__m512>(magnitude), reinterpret_cast<__m512>(top)));
 #else
-  return select(greater(magnitude, top), magnitude, top);
+  return larger(magnitude, top);
 #endif
 }
 

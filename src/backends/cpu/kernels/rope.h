@@ -32,12 +32,11 @@ inline void rope_neighbours(const typename E::Type* x, const float* table, typen
     const int64_t pairs = half - i < 8 ? half - i : 8;
     const F32x16 v = load_n<E>(x + 2 * i, 2 * pairs);
     const F32x16 c = load_n<F32>(table + i, pairs), s = load_n<F32>(table + half + i, pairs);
-    const F32x16 cosines = __builtin_shufflevector(c, c, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-    const F32x16 sines = __builtin_shufflevector(-s, s, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const F32x16 cosines = interleave_low(c, c);
+    const F32x16 sines = interleave_low(-s, s);
     const F32x16 r = fma(swap_pairs(v), sines, v * cosines);
-    store_n<E>(out + i, __builtin_shufflevector(r, r, 0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15), pairs);
-    store_n<E>(out + half + i, __builtin_shufflevector(r, r, 1, 3, 5, 7, 9, 11, 13, 15, 0, 2, 4, 6, 8, 10, 12, 14),
-               pairs);
+    store_n<E>(out + i, even_lanes(r, r), pairs);
+    store_n<E>(out + half + i, odd_lanes(r, r), pairs);
   }
   for (int64_t i = 2 * half; i < size; ++i) out[i] = x[i];
 }

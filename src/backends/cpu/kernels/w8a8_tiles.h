@@ -197,11 +197,7 @@ inline void w8a8_rows(int rows, const uint32_t* x, int64_t ldx, const int8_t* w,
   }
 }
 
-inline I32x16 load_i32(const int32_t* p) {
-  I32x16 v;
-  std::memcpy(&v, p, 64);
-  return v;
-}
+inline I32x16 load_i32(const int32_t* p) { return load_lanes<I32x16>(p); }
 inline I32x16 load_i32_n(const int32_t* p, int n) {
   if (n >= 16) return load_i32(p);
   int32_t part[16] = {};
@@ -210,7 +206,7 @@ inline I32x16 load_i32_n(const int32_t* p, int n) {
 }
 // An int32 addition wraps.
 inline I32x16 wrapping_add(I32x16 a, I32x16 b) {
-  return reinterpret_cast<I32x16>(reinterpret_cast<U32x16>(a) + reinterpret_cast<U32x16>(b));
+  return bits_as<I32x16>(bits_as<U32x16>(a) + bits_as<U32x16>(b));
 }
 
 // Columns [first, last) of one panel times a block of prepared rows: finish(sums, first row, rows) gets those of one
