@@ -29,10 +29,11 @@ struct DumpFlags {
   int64_t rank = 0;
 };
 
-Result<std::string> report(engine::Engine& e, PhaseView view, const DumpFlags& f) {
-  HtmlReport r{e, std::move(view), f.model.model_path, std::nullopt};
+Result<std::string> report(const LocalRanks& ranks, PhaseView view, const DumpFlags& f) {
+  HtmlReport r{ranks.at(f.rank), std::move(view), f.model.model_path, std::nullopt};
   if (!f.no_timing) {
-    ASSIGN_OR_RETURN(r.profile, profile_step(e, f.profile));
+    ASSIGN_OR_RETURN(auto profiles, profile_ranks(ranks.all(), f.profile));
+    r.profile = std::move(profiles[static_cast<size_t>(f.rank)].profile);
     r.profile->machine = measure_machine(r.profile->tracks);
     r.view.program = r.view.runner->last_program();
   }
@@ -45,12 +46,14 @@ Status run_dump(DumpFlags f) {
     f.model.graph.keep_graphs = true;
     if (!f.no_timing) make_room(f.profile, f.model);
   }
-  ASSIGN_OR_RETURN(const LocalRanks ranks, open_local_ranks(f.model));
+  const bool timed = html && !f.no_timing;
+  ASSIGN_OR_RETURN(const LocalRanks ranks,
+                   open_local_ranks(f.model, timed ? RankProcessors::Apart : RankProcessors::Same));
   engine::Engine& e = ranks.at(f.rank);
   ASSIGN_OR_RETURN(const PhaseView view, view_of_phase(e, f.profile.phase));
   std::string text;
   if (html) {
-    ASSIGN_OR_RETURN(text, report(e, view, f));
+    ASSIGN_OR_RETURN(text, report(ranks, view, f));
     text = settings::as_flags(text);
   } else if (f.format == "json") {
     text = settings::as_flags(dump_json(e, view).dump()) + "\n";
@@ -78,8 +81,6 @@ Command add_graph_dump(CLI::App& graph) {
   return {app,
           [flags]() -> Status {
             RETURN_IF_ERROR(flags->model.check());
-            if (flags->rank > 0 && flags->format == "html" && !flags->no_timing)
-              return invalid("--rank {} with --format html: only rank 0 can be timed; add --no-timing", flags->rank);
             return check_rank(flags->model, flags->rank);
           },
           [flags] { return run_dump(*flags); }};

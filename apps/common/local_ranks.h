@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "common/model_flags.h"
 #include "engine/local_world.h"
@@ -17,10 +18,15 @@ struct LocalRanks {
   engine::Engine* operator->() const { return &**this; }
   // That of a rank, at rest.
   engine::Engine& at(int64_t rank) const { return world ? world->at(static_cast<int>(rank)) : *alone; }
+  std::vector<engine::Engine*> all() const;  // by rank
 };
 
-// flags.tp_size of them; above 1 each has one thread unless the flags say otherwise.
-Result<LocalRanks> open_local_ranks(ModelFlags flags);
+// What several ranks run on: the same processors, with one thread each unless the flags say otherwise; or, where they
+// are timed, each on its share, with as many threads.
+enum class RankProcessors : uint8_t { Same, Apart };
+
+// flags.tp_size of them.
+Result<LocalRanks> open_local_ranks(ModelFlags flags, RankProcessors processors = RankProcessors::Same);
 
 // --rank of commands that show one, and whether there is such a rank.
 void add_rank(CLI::App& app, int64_t& rank);

@@ -356,10 +356,6 @@ Status ModelSettings::check() const {
       return invalid("`override` \"{}\" is not of the form key=value", o);
   if (tp_size > ranks::kMaxRanks)
     return invalid("`tp_size` {} is out of range; allowed: 1 to {}", tp_size, ranks::kMaxRanks);
-  if (const auto on = device_options(device, ascend_runtime, ::getenv); tp_size > 1 && on.is_ok())
-    if (on->kind == DeviceKind::Null)
-      return invalid("`tp_size` {}: ranks exchange no data with `device` {}; allowed: 1", tp_size,
-                     device_kind_name(on->kind));
   if (nnodes > tp_size)
     return invalid("`nnodes` {} with `tp_size` {}: a host has at least one rank; allowed: 1 to {}", nnodes, tp_size,
                    tp_size);

@@ -41,9 +41,6 @@ Result<Platform> make_platform(const DeviceOptions& options) {
   p.ops = std::make_unique<OpRegistry>();
   p.kernels = std::make_unique<KernelRegistry>();
   register_core_ops(*p.ops);
-  if (options.member && options.kind == DeviceKind::Null)
-    return error(Code::Unsupported, "several ranks on {}: cpu, cuda and ascend alone have collectives",
-                 device_kind_name(options.kind));
   switch (options.kind) {
     case DeviceKind::Cpu: {
       ASSIGN_OR_RETURN(cpu::Isa isa, cpu::parse_isa(options.isa));
@@ -55,10 +52,13 @@ Result<Platform> make_platform(const DeviceOptions& options) {
                                                        options.member, options.mix_streams}));
       return p;
     }
-    case DeviceKind::Null:
-      null::register_null(*p.kernels, *p.ops);
-      p.device = options.shared ? options.shared : null::make_null_device();
+    case DeviceKind::Null: {
+      null::register_null(*p.kernels, *p.ops, DType::I32, options.member);
+      null::NullDeviceOptions device;
+      device.member = options.member;
+      p.device = options.shared ? options.shared : null::make_null_device(device);
       return p;
+    }
     case DeviceKind::Cuda: {
       if (options.cuda_stand_in) {
         const CudaStandIn& it = *options.cuda_stand_in;

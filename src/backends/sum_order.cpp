@@ -37,7 +37,7 @@ const Order kBoth[] = {
      "lengths of keys and queries: 16 partial sums and a tree; sums over the key: two chains by the "
      "number's parity, ascending, then the two; rows one after the other in every step"},
     {{"moe_combine"}, "one chain over a token's experts, in the order of their scores"},
-    {{"sample"},
+    {{"sample", "sample_undecided", "draw_sums", "draw_best", "merge_draws"},
      "weights by blocks of ids: within a block 16 partial sums and a tree, blocks in ascending order in double "
      "precision"},
 };

@@ -134,11 +134,12 @@ struct LoadTimes {
 // What steps did besides computing.
 struct EngineCounters {
   uint64_t steps = 0;
-  double host_s = 0;         // in submit(), outside the device: staging, choosing, launching
-  uint64_t captures = 0;     // device graphs recorded; the same at the end as when the engine was ready
-  uint64_t checked = 0;      // replays run again by --verify-replay
-  uint64_t differences = 0;  // of those, how many differed
-  uint64_t rebinds = 0;      // times the KV pool had moved
+  double host_s = 0;             // in submit(), outside the device: staging, choosing, launching
+  uint64_t captures = 0;         // device graphs recorded; the same at the end as when the engine was ready
+  uint64_t checked = 0;          // replays run again by --verify-replay
+  uint64_t differences = 0;      // of those, how many differed
+  uint64_t rebinds = 0;          // times the KV pool had moved
+  uint64_t logits_gathered = 0;  // rows of logits that ranks have gathered
   // By part of a world that shares out sequences: steps in which it had no rows.
   std::vector<uint64_t> idle_steps = {};
   std::string last_report = {};  // file written for the last difference
@@ -373,6 +374,7 @@ class Engine final : public Executor {
 
   Status collect(StepOutput output);
   Status count_experts();
+  Status count_gathered(const LiveSizes& live, StepOutput output);
   // output(), there once the stream is synchronized.
   Result<TensorView> ask(std::string_view name) const;
   Result<TensorView> latest(std::string_view name) const;  // of the last program alone

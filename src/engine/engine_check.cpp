@@ -84,7 +84,7 @@ Status Engine::retire_on_all(size_t phase, int64_t size, bool fusion, const std:
 }
 
 Status Engine::follow_check(const StepMessage& m) {
-  if (m.phase >= phases().size() || m.output > static_cast<uint8_t>(StepOutput::Pooled) ||
+  if (m.phase >= phases().size() || m.output > static_cast<uint8_t>(StepOutput::Drawn) ||
       m.keep > static_cast<uint8_t>(CheckRun::Keep::Unfused))
     return error(Code::Internal, "a check of phase {} with output {}, of which {} is kept", m.phase, m.output, m.keep);
   if (m.kind == StepMessage::Kind::Retire && m.unfused == 0) {

@@ -61,7 +61,7 @@ void resolve_tokens(const Flight& f) {
 }  // namespace
 
 std::string_view Flight::wanted(Name name) const {
-  const bool sampled = output == StepOutput::Sampled;
+  const bool sampled = is_sampled(output);
   const bool chosen = sampled || output == StepOutput::NextTokens;
   const auto any = [&](auto says) { return std::any_of(items.begin(), items.end(), says); };
   switch (name) {
@@ -155,6 +155,8 @@ Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output
   f.ends.clear();
   for (const StepItem& item : items) f.ends.push_back(item.sequence->cached() + item.count);
   f.output = output;
+  if (options_.member && output == StepOutput::Sampled && f.wanted(Flight::Logits).empty())
+    f.output = StepOutput::Drawn;
   f.fed.clear();
   f.copies = std::exchange(page_copies_, {});
   f.again = f.done = false;
@@ -265,6 +267,7 @@ Status Engine::launch_beside(Flight& f) {
   f.status = runner.launch(f.plan, tokens, f.live, *stream_, f.output);
   last_ = runner.last_program();
   if (f.status.is_ok()) f.status = ask_for_result(f);
+  if (f.status.is_ok()) f.status = count_gathered(f.live, f.output);
   if (f.status.is_ok()) f.status = stream_->record(*marks.end);
   marks.ticket = tickets_ + 1;
   for (const StepItem& item : f.items) item.sequence->advance(item.own());

@@ -1,4 +1,6 @@
 // The step over ranks: the front tells what runs, the followers run exactly that.
+#include <algorithm>
+
 #include "engine/engine.h"
 #include "engine/rank_cards.h"
 #include "passes/shard_over_ranks.h"
@@ -14,16 +16,15 @@ Status Engine::check_expert_ranks() const {
   const int size = options_.member ? options_.member->world().size : 1;
   std::vector<int64_t> allowed{1};
   const DeviceKind kind = platform_.device->info().kind;
-  const bool whole = kind == DeviceKind::Ascend, any = whole || kind != DeviceKind::Null;
-  for (int64_t n = whole ? std::max(size, 2) : 2; any && n <= std::min<int64_t>(size, experts); ++n)
+  const bool whole = kind == DeviceKind::Ascend;
+  for (int64_t n = whole ? std::max(size, 2) : 2; n <= std::min<int64_t>(size, experts); ++n)
     if (size % n == 0) allowed.push_back(n);
   if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
   const std::string& name = config_.fields.architecture;
   const std::string why =
       experts == 0 ? fmt::format("{} has no experts", name)
-      : !any       ? fmt::format("experts are not shared out over ranks on {} yet", device_kind_name(kind))
-             : fmt::format("{} has {} experts, and the world {} rank{}{}", name, experts, size, size == 1 ? "" : "s",
-                           !whole || size == 1 ? "" : "; on ascend each has whole experts");
+                   : fmt::format("{} has {} experts, and the world {} rank{}{}", name, experts, size,
+                                 size == 1 ? "" : "s", !whole || size == 1 ? "" : "; on ascend each has whole experts");
   return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
 }
 
@@ -71,6 +72,24 @@ Status Engine::check_ranks() const {
     return error(Code::Unsupported, "ranks of several hosts exchange data on cpu alone yet; on {} allowed: one host",
                  device_kind_name(platform_.device->info().kind));
   return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());
+}
+
+// Rows whose logits came whole to every rank: those that are asked for, and those that were not to be drawn without.
+Status Engine::count_gathered(const LiveSizes& live, StepOutput output) {
+  if (!options_.member || output == StepOutput::NextTokens || output == StepOutput::Pooled) return Status::ok();
+  const auto rows = static_cast<uint64_t>(live.value[models::kLogitRows]);
+  const GraphOutput* merged = nullptr;
+  for (const GraphOutput& o : last_->graph().outputs())
+    if (o.name == kMergedDraws) merged = &o;
+  if (output != StepOutput::Drawn || !merged) {
+    counters_.logits_gathered += rows;
+    return Status::ok();
+  }
+  ASSIGN_OR_RETURN(const TensorView v, latest(merged->name));
+  RETURN_IF_ERROR(arrived());
+  const auto* tokens = static_cast<const int32_t*>(v.data);
+  counters_.logits_gathered += static_cast<uint64_t>(std::count(tokens, tokens + v.elements(), kUndecidedToken));
+  return Status::ok();
 }
 
 // Steps that run beside the next one may not have been taken yet.
@@ -178,7 +197,7 @@ Status Engine::follow_beside(const StepMessage& m, const StepPlan& plan) {
   RETURN_IF_ERROR(stream_->record(*marks.end));
   marks.ticket = options_.member->message();
   fed_tokens_ = {};
-  if (output == StepOutput::NextTokens || output == StepOutput::Sampled) {
+  if (output == StepOutput::NextTokens || is_sampled(output)) {
     ASSIGN_OR_RETURN(fed_tokens_, last_->output(output_name(output)));
   }
   ++counters_.steps;
@@ -186,7 +205,7 @@ Status Engine::follow_beside(const StepMessage& m, const StepPlan& plan) {
 }
 
 Status Engine::follow_step(const StepMessage& m) {
-  if (m.plan > static_cast<uint8_t>(StepPlan::Kind::Eager) || m.output > static_cast<uint8_t>(StepOutput::Pooled) ||
+  if (m.plan > static_cast<uint8_t>(StepPlan::Kind::Eager) || m.output > static_cast<uint8_t>(StepOutput::Drawn) ||
       m.phase >= phases().size())
     return error(Code::Internal, "a step of phase {}, plan {} and output {}", m.phase, m.plan, m.output);
   RETURN_IF_ERROR(rebind_if_moved());

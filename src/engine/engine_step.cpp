@@ -195,6 +195,7 @@ Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> item
   if (checked) RETURN_IF_ERROR(end_check(plan, phase, items, output));
   for (const StepItem& item : items) item.sequence->advance(item.own());
   if (expert_use_.layers() > 0) RETURN_IF_ERROR(count_experts());
+  RETURN_IF_ERROR(count_gathered(live, output));
   return collecting_ ? collect(output) : Status::ok();
 }
 

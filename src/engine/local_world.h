@@ -31,6 +31,7 @@ class LocalWorld {
   Engine& front() { return *front_; }
   // A rank's engine, to be looked at while no step runs.
   Engine& at(int rank) { return rank == 0 ? *front_ : *followers_[static_cast<size_t>(rank) - 1].opened.get(); }
+  int size() const { return static_cast<int>(followers_.size()) + 1; }
   // Ends the front, then the followers; how each of them ended.
   std::vector<Status> stop();
 

@@ -104,7 +104,8 @@ SharedStep::~SharedStep() = default;
 
 Executor& SharedStep::part(int part) { return *seats_[static_cast<size_t>(part)]; }
 
-// One step has one kind of result. Where parts ask for different ones, those who want the largest logit get the logits.
+// One step has one kind of result. Where parts ask for different ones, those who want the largest logit draw it, or get
+// the logits where another part does.
 void SharedStep::run() {
   std::vector<StepItem> items;
   bool all_argmax = true, drawn = false, late = false;
@@ -117,7 +118,7 @@ void SharedStep::run() {
   for (const auto& s : seats_) {
     if (s->state_ != Seat::State::Submitted) continue;
     if (!all_argmax && s->output_ == StepOutput::NextTokens)
-      for (StepItem& item : s->items_) item.draw.reset();
+      for (StepItem& item : s->items_) item.draw = drawn && item.logits > 0 ? std::optional(Draw{}) : std::nullopt;
     items.insert(items.end(), s->items_.begin(), s->items_.end());
   }
   const StepOutput output = all_argmax ? StepOutput::NextTokens : drawn ? StepOutput::Sampled : StepOutput::Logits;
@@ -131,7 +132,7 @@ void SharedStep::run() {
     for (const StepItem& item : s->items_) rows += static_cast<size_t>(item.logits);
     s->result_ = result.is_ok() ? Result<StepResult>(rows_of(*result, first, rows, vocab)) : result.status();
     first += rows;
-    if (!result.is_ok() || all_argmax || s->output_ != StepOutput::NextTokens) continue;
+    if (!result.is_ok() || output != StepOutput::Logits || s->output_ != StepOutput::NextTokens) continue;
     s->tokens_.clear();
     for (size_t r = 0; r < rows; ++r) s->tokens_.push_back(largest(s->result_->logits.subspan(r * vocab, vocab)));
     s->result_->tokens = s->tokens_;

@@ -46,14 +46,20 @@ enum class StepOutput : uint8_t {
   NextTokens,  // the argmax of every row
   Sampled,     // a token for each item that brings a Draw; the logits of all rows are there besides
   Pooled,      // fp32 numbers, of a model that does not generate
+  Drawn,       // Sampled without the logits, which ranks would have to gather: Engine::submit() chooses it
 };
 constexpr std::string_view kStepHeads[] = {"logits", "next_tokens", "sampled",
                                            "pooled"};  // by StepOutput: head and output
+constexpr bool is_sampled(StepOutput output) { return output == StepOutput::Sampled || output == StepOutput::Drawn; }
+// Which of them gives it.
+constexpr size_t head_index(StepOutput output) {
+  return static_cast<size_t>(is_sampled(output) ? StepOutput::Sampled : output);
+}
 constexpr HeadMask head_of(StepOutput output) {
-  const HeadMask own = HeadMask{1} << static_cast<int>(output);
+  const HeadMask own = HeadMask{1} << head_index(output);
   return output == StepOutput::Sampled ? own | head_of(StepOutput::Logits) : own;
 }
-constexpr std::string_view output_name(StepOutput output) { return kStepHeads[static_cast<size_t>(output)]; }
+constexpr std::string_view output_name(StepOutput output) { return kStepHeads[head_index(output)]; }
 
 // What the pools hold, for the sizes that are theirs.
 struct PoolSizes {

@@ -2,6 +2,7 @@
 
 #include "ops/collectives.h"
 #include "ops/draw.h"
+#include "ops/draws.h"
 #include "ops/encoder.h"
 #include "ops/experts.h"
 #include "ops/kernel.h"
@@ -531,6 +532,7 @@ void register_core_ops(OpRegistry& ops) {
   register_expert_ops(ops);
   register_encoder_ops(ops);
   register_collective_ops(ops);
+  register_draw_ops(ops);
   register_lora_ops(ops);
   register_recurrent_ops(ops);
   for (const auto& [from, to] :

@@ -15,12 +15,14 @@ Status Sharder::run() {
   for (const Symbol& s : g_.symbols()) RETURN_IF_ERROR(out_.add_symbol(s.name, s.bound).status());
   for (const Node* n = g_.first(); n; n = n->next)
     if (n->op->has(op_trait::kHeads)) find_groups(*n);
+  find_drawing();
   if (parted()) RETURN_IF_ERROR(find_part());
   for (Node* n = g_.first(); n; n = n->next) RETURN_IF_ERROR(visit(*n));
   for (const GraphOutput& o : g_.outputs()) {
     ASSIGN_OR_RETURN(Value * v, whole(o.value));
     RETURN_IF_ERROR(out_.add_output(o.name, v));
   }
+  if (merged_) RETURN_IF_ERROR(out_.add_output(std::string(kMergedDraws), merged_));
   // How parameters are made that this rank has no use for, or only a part of.
   std::erase_if(c_.derived(), [&](const DerivedParam& p) { return !p.elsewhere && !out_.find_param(p.name); });
   g_ = std::move(out_);
@@ -30,6 +32,8 @@ Status Sharder::run() {
 Status Sharder::visit(Node& n) {
   if (n.is_param()) return Status::ok();  // made where it is read
   if (n.is_input()) return input(n);
+  if (drawing_ && n.result() == drawing_->in[2] && draws_here(n.in[0])) return edit(n);
+  if (&n == drawing_ && draws_here(n.in[0])) return draw(n);
   if (share_.experts > 1 && n.op->has(op_trait::kDispatches)) return route(n);
   if (n.op->has(op_trait::kGathers) && own_rows_.contains(n.in[n.op->first(OperandRole::Index)])) return own_rows(n);
   if (n.op->has(op_trait::kCombines) && own_rows_.contains(n.in[n.op->first(OperandRole::Index)]->def->result()))

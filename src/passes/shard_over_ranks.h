@@ -33,6 +33,9 @@ struct PartInputs {
   std::string_view slots, borders, part_rows;
 };
 
+// An output besides: the tokens that ranks have drawn without whole logits, kUndecidedToken (ops/draw.h) where not.
+constexpr std::string_view kMergedDraws = "sampled.merged";
+
 Pass shard_over_ranks(RankShare share, PartInputs inputs = {});
 
 }  // namespace reprise

@@ -25,7 +25,7 @@ Status Sharder::linear(Node& n) {
     return add(n, std::move(in), std::nullopt);
   }
   (void)c_.may_apply(n);
-  Cut cut = share_of_columns(rows, share_);
+  Cut cut = share_of_rows(rows);
   if (const auto heads = groups_.find(&n); heads != groups_.end()) {
     const int64_t size = heads->second.head_size, count = rows / size;
     // Where attention has other ranks' rows, its heads are gathered: what they stay together with does not matter.
@@ -59,7 +59,7 @@ Status Sharder::embedding(Node& n) {
   c_.count_tried();
   (void)c_.may_apply(n);
   const std::vector<TensorType> row_types{n.result()->type, n.in[index]->type};
-  const Cut cut = share_of_columns(rows->type.shape[0].factor, share_);
+  const Cut cut = share_of_rows(rows->type.shape[0].factor);
   const Attrs part{{"first", cut.first}, {"count", cut.count}, {"of", cut.of}};
   const bool marks = c_.has_kernel(*c_.ops().find("gather_owned"), row_types, {}).is_ok();
   // Where the device's lookup takes no negative ids, the owner is told by the ids themselves.

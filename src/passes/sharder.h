@@ -135,6 +135,16 @@ class Sharder {
   bool adds_wide_parts() const;
   Result<Node*> sum_over_ranks(Value* part, std::vector<Value*> added, DType type);
 
+  // Tokens drawn from the columns that ranks have (shard_draws.cpp).
+  // Finds the call that draws tokens, if the device draws them so and the vocabulary has enough blocks.
+  void find_drawing();
+  // Rows of a table, or columns of a product, cut so: the vocabulary of drawn tokens by whole blocks.
+  Cut share_of_rows(int64_t rows) const;
+  // Columns of logits that are cut by whole blocks.
+  bool draws_here(const Value* logits);
+  Status edit(Node& n);
+  Status draw(Node& n);
+
   // Heads (shard_heads.cpp).
   // A parameter with a number for every head.
   static bool is_by_head(const Node& n, size_t i);
@@ -162,7 +172,10 @@ class Sharder {
   std::unordered_map<const Value*, Value*> own_indices_;  // of an input, those of this rank's part
   std::unordered_map<const Value*, Value*> borders_;      // of all groups, and of this rank's
   std::unordered_map<const Value*, Value*> own_rows_;     // rows sorted by expert, and of these this rank's alone
-  std::unordered_set<const Value*> packed_;               // borders of rows that are here alone, from 0 on
+  const Node* drawing_ = nullptr;            // the call that draws tokens, where ranks do so without whole logits ...
+  int64_t vocabulary_ = 0;                   // ... from so many; 0: it is not there
+  Value* merged_ = nullptr;                  // its tokens, as far as they are known without whole logits
+  std::unordered_set<const Value*> packed_;  // borders of rows that are here alone, from 0 on
 };
 
 }  // namespace reprise

@@ -15,17 +15,55 @@ std::map<std::string, int> kernel_calls(const CompiledModel& m) {
   return calls;
 }
 
+namespace {
+
+// The number of a layer stands for all of them.
+Held held_of(const Node& param) {
+  std::string name = param.attrs.text("name");
+  Held h;
+  if (const size_t bracket = name.find('['); bracket != std::string::npos) {
+    h.part = name.substr(bracket);
+    name.resize(bracket);
+  }
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (size_t i = 0; i < name.size();) {
+    size_t end = i;
+    while (end < name.size() && digit(name[end])) ++end;
+    const bool number = end > i && i > 0 && name[i - 1] == '.' && end < name.size() && name[end] == '.';
+    h.name += number ? "N" : name.substr(i, std::max<size_t>(1, end - i));
+    i = std::max(end, i + 1);
+  }
+  const TensorType& type = param.result()->type;
+  h.bytes = type.shape.elements(LiveSizes{}) * static_cast<int64_t>(size_of(type.dtype));
+  h.count = 1;
+  return h;
+}
+
+void add_held(const Node& param, std::vector<Held>& all) {
+  const Held here = held_of(param);
+  for (Held& h : all)
+    if (h.name == here.name && h.part == here.part) {
+      ++h.count;
+      h.bytes += here.bytes;
+      return;
+    }
+  all.push_back(here);
+}
+
+}  // namespace
+
 std::optional<RankContents> contents_of_rank(const engine::Engine& e, const CompiledModel& m) {
   const auto& member = e.options().member;
   if (!member) return std::nullopt;
   const engine::MemoryReport memory = e.memory();
-  RankContents out{member->world().rank, member->world().size,  memory.weight_bytes,
-                   memory.kv_bytes,      memory.exchange_bytes, {}};
+  RankContents out{
+      member->world().rank, member->world().size, memory.weight_bytes, memory.kv_bytes, memory.exchange_bytes, {}, {}};
   const auto row_of = [](const Value* v) {
     const Shape& shape = v->type.shape;
     return shape.rank() > 1 ? shape[1].factor * static_cast<int64_t>(size_of(v->type.dtype)) : 0;
   };
   for (const Node* n = m.graph().first(); n; n = n->next) {
+    if (n->is_param()) add_held(*n, out.held);
     if (!n->op->has(op_trait::kCollective)) continue;
     const Exchange here{n->op->name, 1, row_of(n->result()), row_of(n->in[0])};
     const auto known = std::find_if(out.exchanges.begin(), out.exchanges.end(), [&](const Exchange& x) {
@@ -45,10 +83,13 @@ OrderedJson contents_json(const RankContents& s) {
                    {"weight_bytes", s.weight_bytes},
                    {"kv_bytes", s.kv_bytes},
                    {"exchange_bytes", s.exchange_bytes},
-                   {"collectives", OrderedJson::array()}};
+                   {"collectives", OrderedJson::array()},
+                   {"parameters", OrderedJson::array()}};
   for (const Exchange& x : s.exchanges)
     j["collectives"].push_back(
         {{"op", x.op}, {"count", x.count}, {"row_bytes", x.row_bytes}, {"own_row_bytes", x.own_bytes}});
+  for (const Held& h : s.held)
+    j["parameters"].push_back({{"name", h.name}, {"part", h.part}, {"count", h.count}, {"bytes", h.bytes}});
   return j;
 }
 

@@ -22,10 +22,17 @@ struct Exchange {
   int count = 0;                         // in a step
   int64_t row_bytes = 0, own_bytes = 0;  // of a result's row, and of what the rank gives to each
 };
+// Parameters of the same name in all layers: "model.layers.N.mlp.down_proj.weight", and which part of each is here.
+struct Held {
+  std::string name, part;  // "[48+48/96]"; empty: it is whole
+  int count = 0;
+  int64_t bytes = 0;  // of all of them, before a device packs them
+};
 struct RankContents {
   int rank = 0, ranks = 1;
   size_t weight_bytes = 0, kv_bytes = 0, exchange_bytes = 0;
   std::vector<Exchange> exchanges;  // by op and size
+  std::vector<Held> held;           // in the order of the graph
 };
 std::optional<RankContents> contents_of_rank(const engine::Engine& engine, const CompiledModel& model);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "see/explain.h"
 #include "see/graph_report.h"
 
 namespace reprise::see {
@@ -154,6 +155,8 @@ Result<std::string> html_report(const HtmlReport& r) {
       "<a href=\"#memory\">memory</a><a href=\"#launches\">launches</a></nav>\n";
   const std::string drafts = draft_table(r.engine);
   if (!drafts.empty()) out.insert(out.size() - std::string_view("</nav>\n").size(), "<a href=\"#drafts\">drafts</a>");
+  const auto share = contents_of_rank(r.engine, m);
+  if (share) out.insert(out.size() - std::string_view("</nav>\n").size(), "<a href=\"#ranks\">ranks</a>");
   out += cards(r);
   if (profile) {
     out += fmt::format(
@@ -193,6 +196,7 @@ Result<std::string> html_report(const HtmlReport& r) {
         "<div class=\"box\">{}</div>\n",
         drafts);
   out += fmt::format("<h2 id=\"pieces\">Pieces</h2>\n<div class=\"box\">{}</div>\n", piece_table(m));
+  if (share) out += rank_section(*share);
   const MemoryPlan& plan = m.plan();
   out += fmt::format(
       "<h2 id=\"memory\">Memory</h2>\n<p class=\"soft\">Every value at its place in the arena, for as long as it is "

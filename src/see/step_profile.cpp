@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <random>
 
 #include "base/elapsed.h"
@@ -112,6 +113,7 @@ Repeat summed(const Trace& trace) {
         continue;
       }
       n.busy_s += s;
+      if (e.part > 0) n.meet_s += s;
       auto [span, fresh] = spans.try_emplace(e.node, e.begin_ns, e.end_ns);
       if (!fresh) span->second = {std::min(span->second.first, e.begin_ns), std::max(span->second.second, e.end_ns)};
     }
@@ -158,72 +160,129 @@ std::string share_text(bool has_limit, const std::optional<double>& share) {
   return share ? fmt::format("{:.1f}", *share) : "-";
 }
 
-Result<StepProfile> profile_step(engine::Engine& e, const ProfileOptions& options) {
-  RETURN_IF_ERROR(check(e, options));
-  StepProfile p;
-  p.options = options;
-  p.sizes = sizes_of(options);
-  p.tracks = e.device().info().threads;
-  Batch batch(e, options);
-  RETURN_IF_ERROR(batch.prepare());
-  const engine::StepRunner* runner = e.runner(options.phase);
-  for (int i = 0; i < 3; ++i) RETURN_IF_ERROR(batch.step());  // memory is touched, threads are awake
-  if (!runner || !runner->last_program()) return error(Code::Unsupported, "this engine has no graphs to time");
-  const CompiledModel& model = *runner->last_program();
+namespace {
 
-  // A thunk is at most two waits and two kernels, and each piece may be a replay of its own.
-  Trace trace(p.tracks, 5 * model.launches() + 64);
-  const auto repeats = static_cast<size_t>(options.repeat);
+// What the repeats of one rank gave.
+struct RankTrace {
+  engine::Engine& engine;
+  const CompiledModel& model;
+  Trace trace;
+  std::vector<Repeat> sums = {};
+  std::vector<std::vector<TrackEvent>> events = {};  // of each repeat, by the front's clock
+
+  void take(const Trace& front) {
+    // Each trace has a clock of its own; of a few readings in a row the closest ones count.
+    int64_t shift = 0, apart = INT64_MAX;
+    for (int i = 0; i < 5 && &front != &trace; ++i) {
+      const int64_t before = front.now(), here = trace.now(), after = front.now();
+      if (after - before < apart) apart = after - before, shift = (before + after) / 2 - here;
+    }
+    sums.push_back(summed(trace));
+    std::vector<TrackEvent>& all = events.emplace_back();
+    for (int t = 0; t < trace.tracks(); ++t)
+      for (TraceEvent event : trace.events(t)) {
+        event.begin_ns += shift;
+        event.end_ns += shift;
+        all.push_back({t, event});
+      }
+  }
+
+  void fill(StepProfile& p, size_t shown) {
+    p.events = std::move(events[shown]);
+    int64_t first = p.end_ns, last = p.begin_ns;
+    for (const TrackEvent& e : p.events) {
+      first = std::min(first, e.event.begin_ns);
+      last = std::max(last, e.event.end_ns);
+    }
+    p.host_s = static_cast<double>(first - p.begin_ns + p.end_ns - last) * 1e-9;
+    const auto middle = [&](auto pick) {
+      std::vector<double> v;
+      for (const Repeat& r : sums) v.push_back(pick(r));
+      return median(std::move(v));
+    };
+    p.finish_wait_s = middle([](const Repeat& r) { return r.finish_wait_s; });
+    for (const auto& entry : sums.front().nodes) {
+      const uint32_t node = entry.first;
+      const auto of_node = [&](double NodeTime::*time) {
+        return middle([&](const Repeat& r) { return r.nodes.at(node).*time; });
+      };
+      NodeTime n{node, of_node(&NodeTime::busy_s), of_node(&NodeTime::wait_s), of_node(&NodeTime::span_s),
+                 cost_of(*model.node(node), p.sizes)};
+      if (model.node(node)->op->has(op_trait::kCollective)) n.meet_s = of_node(&NodeTime::meet_s);
+      p.nodes.push_back(n);
+    }
+  }
+};
+
+Status set_traces(std::vector<std::unique_ptr<RankTrace>>& ranks, bool on) {
+  for (const auto& r : ranks) {
+    if (on) r->trace.start();
+    RETURN_IF_ERROR(r->engine.set_trace(on ? &r->trace : nullptr));
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::vector<RankProfile>> profile_ranks(std::span<engine::Engine* const> ranks, const ProfileOptions& options) {
+  engine::Engine& front = *ranks[0];
+  RETURN_IF_ERROR(check(front, options));
+  Batch batch(front, options);
+  RETURN_IF_ERROR(batch.prepare());
+  for (int i = 0; i < 3; ++i) RETURN_IF_ERROR(batch.step());  // memory is touched, threads are awake
+  std::vector<std::unique_ptr<RankTrace>> traces;
+  for (engine::Engine* e : ranks) {
+    const engine::StepRunner* runner = e->runner(options.phase);
+    if (!runner || !runner->last_program()) return error(Code::Unsupported, "this engine has no graphs to time");
+    const CompiledModel& model = *runner->last_program();
+    // A thunk is at most two waits and two kernels, and each piece may be a replay of its own.
+    traces.emplace_back(new RankTrace{*e, model, Trace(e->device().info().threads, 5 * model.launches() + 64)});
+  }
+  Trace& clock = traces[0]->trace;
   std::vector<double> plain, timed;
-  std::vector<Repeat> sums;
-  std::vector<std::vector<TrackEvent>> events(repeats);
   std::vector<std::pair<int64_t, int64_t>> borders;
-  for (size_t r = 0; r < repeats; ++r) {
+  for (int64_t r = 0; r < options.repeat; ++r) {
     // In turn, so that a change of the machine's speed hits both.
     const auto begin = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(batch.step());
     plain.push_back(seconds_since(begin));
-    trace.start();
-    RETURN_IF_ERROR(e.set_trace(&trace));
-    const int64_t from = trace.now();
+    RETURN_IF_ERROR(set_traces(traces, true));
+    const int64_t from = clock.now();
     const Status done = batch.step();
-    const int64_t to = trace.now();
-    RETURN_IF_ERROR(e.set_trace(nullptr));
+    const int64_t to = clock.now();
+    RETURN_IF_ERROR(set_traces(traces, false));
     RETURN_IF_ERROR(done);
-    if (trace.dropped()) return error(Code::Internal, "{} events of a step found no room", trace.dropped());
     timed.push_back(static_cast<double>(to - from) * 1e-9);
     borders.emplace_back(from, to);
-    sums.push_back(summed(trace));
-    for (int t = 0; t < trace.tracks(); ++t)
-      for (const TraceEvent& event : trace.events(t)) events[r].push_back({t, event});
+    for (const auto& t : traces) {
+      if (t->trace.dropped()) return error(Code::Internal, "{} events of a step found no room", t->trace.dropped());
+      t->take(clock);
+    }
   }
-  p.step_s = median(plain);
-  p.timed_step_s = median(timed);
-  const size_t shown = static_cast<size_t>(std::find(timed.begin(), timed.end(), p.timed_step_s) - timed.begin());
-  p.events = std::move(events[shown]);
-  p.begin_ns = borders[shown].first;
-  p.end_ns = borders[shown].second;
-  int64_t first = p.end_ns, last = p.begin_ns;
-  for (const TrackEvent& e2 : p.events) {
-    first = std::min(first, e2.event.begin_ns);
-    last = std::max(last, e2.event.end_ns);
+  const double middle = median(timed);
+  const size_t shown = static_cast<size_t>(std::find(timed.begin(), timed.end(), middle) - timed.begin());
+  std::vector<RankProfile> out;
+  for (const auto& t : traces) {
+    RankProfile& one = out.emplace_back();
+    one.rank = static_cast<int>(out.size()) - 1;
+    one.model = &t->model;
+    StepProfile& p = one.profile;
+    p.options = options;
+    p.sizes = sizes_of(options);
+    p.tracks = t->trace.tracks();
+    p.step_s = median(plain);
+    p.timed_step_s = middle;
+    p.begin_ns = borders[shown].first;
+    p.end_ns = borders[shown].second;
+    t->fill(p, shown);
   }
-  p.host_s = static_cast<double>(first - p.begin_ns + p.end_ns - last) * 1e-9;
+  return out;
+}
 
-  auto middle = [&](auto pick) {
-    std::vector<double> v;
-    for (const Repeat& r : sums) v.push_back(pick(r));
-    return median(std::move(v));
-  };
-  p.finish_wait_s = middle([](const Repeat& r) { return r.finish_wait_s; });
-  for (const auto& entry : sums.front().nodes) {
-    const uint32_t node = entry.first;
-    NodeTime n{node, middle([&](const Repeat& r) { return r.nodes.at(node).busy_s; }),
-               middle([&](const Repeat& r) { return r.nodes.at(node).wait_s; }),
-               middle([&](const Repeat& r) { return r.nodes.at(node).span_s; }), cost_of(*model.node(node), p.sizes)};
-    p.nodes.push_back(n);
-  }
-  return p;
+Result<StepProfile> profile_step(engine::Engine& e, const ProfileOptions& options) {
+  engine::Engine* const one[] = {&e};
+  ASSIGN_OR_RETURN(auto ranks, profile_ranks(one, options));
+  return std::move(ranks[0].profile);
 }
 
 std::vector<OpTime> by_op(const StepProfile& p, const CompiledModel& model) {
@@ -234,6 +293,8 @@ std::vector<OpTime> by_op(const StepProfile& p, const CompiledModel& model) {
     o.busy_s += n.busy_s;
     o.wait_s += n.wait_s;
     o.span_s += n.span_s;
+    o.meet_s += n.meet_s;
+    o.collective = model.node(n.node)->op->has(op_trait::kCollective);
     o.bytes += n.cost.bytes();
     o.flops += n.cost.flops;
     o.limit_s += n.cost.limit_s(p.machine);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct NodeTime {
   double wait_s = 0;  // waiting to begin it, mean over the threads
   double span_s = 0;  // from the first thread's begin to the last thread's end
   NodeCost cost;
+  double meet_s = 0;  // of a collective's busy_s: in its second part, where ranks of the CPU wait for each other
 };
 
 struct TrackEvent {
@@ -46,7 +48,7 @@ struct StepProfile {
   double host_s = 0;         // of the step shown: before its first and after its last event
   double finish_wait_s = 0;  // waiting for the other threads at the end of replays, mean over the threads
   std::vector<NodeTime> nodes;
-  std::vector<TrackEvent> events;  // of the step shown, in the order of each track
+  std::vector<TrackEvent> events;  // of the step shown, in the order of each track; by the front's clock
   int64_t begin_ns = 0, end_ns = 0;
   MachineSpeed machine;  // the caller's to fill; limits are zero without it
 
@@ -63,10 +65,20 @@ struct StepProfile {
 
 Result<StepProfile> profile_step(engine::Engine& engine, const ProfileOptions& options);
 
+// Of a model over several ranks in this process, the same steps as each of them ran them.
+struct RankProfile {
+  int rank = 0;
+  StepProfile profile;
+  const CompiledModel* model = nullptr;  // the rank's engine has it
+};
+// By rank; the first engine is the front, which drives the steps while the others follow.
+Result<std::vector<RankProfile>> profile_ranks(std::span<engine::Engine* const> ranks, const ProfileOptions& options);
+
 struct OpTime {
   std::string op;
   int count = 0;
-  double busy_s = 0, wait_s = 0, span_s = 0, bytes = 0, flops = 0, limit_s = 0;
+  double busy_s = 0, wait_s = 0, span_s = 0, meet_s = 0, bytes = 0, flops = 0, limit_s = 0;
+  bool collective = false;
   bool has_limit = false;
   std::optional<double> share;  // percent of the limit, as StepProfile::share()
 };
@@ -77,6 +89,8 @@ std::vector<OpTime> by_op(const StepProfile& profile, const CompiledModel& model
 
 // The step shown as a Chrome trace (also read by Perfetto): one track a thread, one for the host.
 OrderedJson chrome_trace(const StepProfile& profile, const CompiledModel& model, const std::string& title);
+// Of several ranks: a process for each of them, on one clock. The meeting of a collective is a span of its own.
+OrderedJson chrome_trace(std::span<const RankProfile> ranks, const std::string& title);
 // The figures, without the events.
 OrderedJson profile_json(const StepProfile& profile, const CompiledModel& model);
 std::string profile_text(const StepProfile& profile, const CompiledModel& model);

@@ -41,6 +41,7 @@ GraphNumbers numbers_of(const engine::Engine& e) {
   n.steps = c.steps;
   n.host_s = c.host_s;
   n.idle_steps = c.idle_steps;
+  n.logits_gathered = c.logits_gathered;
   if (const auto& member = e.options().member)
     for (const auto& rank : member->standings()) n.ranks.push_back({rank.collectives, rank.waited_s});
   return n;

@@ -43,8 +43,9 @@ GraphNumbers added_up(const std::vector<GraphNumbers>& each) {
     }
     for (auto member : {&GraphNumbers::capture_s, &GraphNumbers::load_s, &GraphNumbers::compile_s})
       sum.*member = std::max(sum.*member, n.*member);
-    for (auto member : {&GraphNumbers::planned_bytes, &GraphNumbers::verified, &GraphNumbers::verify_failures,
-                        &GraphNumbers::steps, &GraphNumbers::weight_bytes, &GraphNumbers::kv_bytes})
+    for (auto member :
+         {&GraphNumbers::planned_bytes, &GraphNumbers::verified, &GraphNumbers::verify_failures,
+          &GraphNumbers::logits_gathered, &GraphNumbers::steps, &GraphNumbers::weight_bytes, &GraphNumbers::kv_bytes})
       sum.*member += n.*member;
     sum.host_s += n.host_s;
     sum.ranks.insert(sum.ranks.end(), n.ranks.begin(), n.ranks.end());

@@ -30,7 +30,7 @@ struct GraphPhase {
 struct GraphNumbers {
   std::vector<GraphPhase> phases;
   double capture_s = 0, load_s = 0, compile_s = 0;
-  uint64_t planned_bytes = 0, verified = 0, verify_failures = 0, steps = 0;
+  uint64_t planned_bytes = 0, verified = 0, verify_failures = 0, steps = 0, logits_gathered = 0;
   double host_s = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0;
   // By rank, where there are several: collectives, and the seconds that it waited in them for the others.

@@ -18,6 +18,22 @@ double used_share(const sched::SchedulerStats& s) {
   return s.pages > 0 ? 1 - d(s.free_pages + s.evictable_pages) / d(s.pages) : 0;
 }
 
+void add_ranks(const GraphNumbers& numbers, MetricText& r) {
+  if (numbers.ranks.empty()) return;
+  const auto by_rank = [&](const char* name, const char* help, auto value) {
+    r.family(name, "counter", help);
+    for (size_t rank = 0; rank < numbers.ranks.size(); ++rank)
+      r.sample(value(numbers.ranks[rank]), label("rank", std::to_string(rank)));
+  };
+  using Rank = GraphNumbers::Rank;
+  by_rank("reprise:collectives_total", "Collectives of a rank.", [](const Rank& n) { return d(n.collectives); });
+  by_rank("reprise:rank_wait_seconds_total",
+          "Time that a rank waited in collectives for the others; the slowest waits least.",
+          [](const Rank& n) { return n.waited_s; });
+  r.single("reprise:logits_gathered_total", "counter", d(numbers.logits_gathered),
+           "Rows whose logits came whole to every rank; other rows are drawn without.");
+}
+
 void add_runs(const sched::SchedulerStats& s, MetricText& r) {
   r.single("reprise:decode_runs_total", "counter", d(s.decode_runs),
            "Runs of decode steps that were submitted at once.");
@@ -241,19 +257,7 @@ std::string Metrics::own_text(const sched::SchedulerStats& s, const HttpCounters
   add_drafts(s.speculation, r);
   r.histogram("reprise:host_gap_seconds", host_gap_, "Time between two steps in which the device had nothing to do.");
   r.histogram("reprise:step_seconds", step_s_, "Time of a step.");
-  if (!numbers_.ranks.empty()) {
-    const auto by_rank = [&](const char* name, const char* kind, const char* help, auto value) {
-      r.family(name, kind, help);
-      for (size_t rank = 0; rank < numbers_.ranks.size(); ++rank)
-        r.sample(value(numbers_.ranks[rank]), label("rank", std::to_string(rank)));
-    };
-    using Rank = GraphNumbers::Rank;
-    by_rank("reprise:collectives_total", "counter", "Collectives of a rank.",
-            [](const Rank& n) { return d(n.collectives); });
-    by_rank("reprise:rank_wait_seconds_total", "counter",
-            "Time that a rank waited in collectives for the others; the slowest waits least.",
-            [](const Rank& n) { return n.waited_s; });
-  }
+  add_ranks(numbers_, r);
   if (!experts_.empty()) {
     const engine::ExpertUse& first = *experts_.front();
     r.family("reprise:expert_rows_total", "counter", "Rows that went to each expert of each layer.");

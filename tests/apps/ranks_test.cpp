@@ -2,12 +2,16 @@
 #include <sched.h>
 
 #include <cstring>
+#include <map>
+#include <set>
 
 #include "apps/client_load.h"
 #include "apps/processes.h"
 #include "apps/serving.h"
 #include "backends/cpu/thread_pool.h"
+#include "base/file.h"
 #include "support/http_client.h"
+#include "support/temporary_path.h"
 
 namespace reprise::apps::ranks_test {
 namespace {
@@ -66,9 +70,81 @@ TEST(Ranks, ANumberThatDoesNotFitTheModelNamesThoseThatDo) {
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
   EXPECT_TRUE(holds(verified.out, "over 2 ranks, against one rank run eagerly")) << verified.out;
   EXPECT_TRUE(holds(verified.out, " 0 mismatches")) << verified.out;
-  const Outcome o = run_binary(fmt::format("graph profile {} --tp-size 2", model.flags()));
+}
+
+OrderedJson trace_events(const std::string& path) {
+  const auto text = read_file(path);
+  EXPECT_TRUE(text.is_ok()) << text.status().message();
+  std::filesystem::remove(path);
+  return text.is_ok() ? OrderedJson::parse(*text)["traceEvents"] : OrderedJson::array();
+}
+
+// One process a rank in the trace, on one clock: what all ranks meet in overlaps in time, and each meeting is a span.
+TEST(Ranks, AProfileShowsEachRank) {
+  const OneThread model;
+  const std::string trace = testing_support::temporary_path("ranks_profile.json");
+  const std::string base = fmt::format("graph profile {} --tp-size 2 --repeat 3 ", model.flags());
+  const OrderedJson all = json_of(run_binary(fmt::format("{} --rank all --json --output {}", base, trace)));
+  EXPECT_EQ(all["of"], 2);
+  ASSERT_EQ(all["profiles"].size(), 2u);
+  for (const int rank : {0, 1}) {
+    const OrderedJson& p = all["profiles"][static_cast<size_t>(rank)];
+    EXPECT_EQ(p["rank"], rank);
+    int64_t gathers = 0;
+    for (const OrderedJson& op : p["ops"])
+      if (op["op"] == "all_gather") {
+        gathers = op["count"];
+        EXPECT_GT(op["meet_us"].get<double>(), 0) << op;
+        EXPECT_LE(op["meet_us"].get<double>(), op["busy_us"].get<double>()) << op;
+      }
+    EXPECT_GE(gathers, 2 * 4);  // four a layer, at least
+  }
+  // Of both ranks: the span of each collective's meeting.
+  std::map<int64_t, std::map<int64_t, std::pair<double, double>>> meetings;
+  std::set<std::string> processes;
+  for (const OrderedJson& e : trace_events(trace)) {
+    if (e["name"] == "process_name") processes.insert(e["args"]["name"].get<std::string>().substr(0, 7));
+    if (!e.contains("cat") || e["cat"] != "meeting") continue;
+    const double begin = e["ts"], length = e["dur"];
+    meetings[e["args"]["number"].get<int64_t>()][e["pid"].get<int64_t>()] = {begin, begin + length};
+  }
+  EXPECT_EQ(processes, (std::set<std::string>{"rank 0:", "rank 1:"}));
+  EXPECT_GE(meetings.size(), 9u);
+  for (const auto& [node, spans] : meetings) {
+    ASSERT_EQ(spans.size(), 2u) << node;
+    // Nobody leaves before the other one has come; clocks are read a microsecond apart at most.
+    EXPECT_LT(spans.at(1).first, spans.at(2).second + 50) << node;
+    EXPECT_LT(spans.at(2).first, spans.at(1).second + 50) << node;
+  }
+  const Outcome one = run_binary(base + "--rank 1");
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_TRUE(holds(one.out, "rank 1 of 2: decode step")) << one.out;
+  EXPECT_TRUE(holds(one.out, "of these, waiting for other ranks")) << one.out;
+  for (const char* rank : {"2", "none", "0,1"}) {
+    const Outcome bad = run_binary(fmt::format("{} --rank {}", base, rank));
+    EXPECT_EQ(bad.exit_code, 2);
+    EXPECT_TRUE(holds(bad.err, "allowed: 0 to 1")) << bad.err;
+  }
+}
+
+// Nothing is computed: every rank plans, captures and runs its steps, and meets the others in collectives.
+TEST(Ranks, TheNullDeviceRunsOverRanks) {
+  const OneThread model;
+  const std::string base = fmt::format(
+      "generate {} --device null --prompt-ids 1,2,3 --max-new-tokens 4 --ignore-eos --json --max-total-tokens 1024 ",
+      model.flags());
+  for (const char* flags : {"--tp-size 2", "--tp-size 4 --temperature 0.8 --seed 3", "--tp-size 2 --graph off"}) {
+    const OrderedJson j = json_of(run_binary(base + flags));
+    EXPECT_EQ(j["output"]["token_ids"], (std::vector<int>{0, 0, 0, 0})) << flags;
+    EXPECT_EQ(j["graph"]["decode"]["replays"].get<int>() > 0, std::string_view(flags).find("off") == std::string::npos)
+        << j["graph"];
+  }
+  const Outcome o = run_binary(base + "--tp-size 3");
   EXPECT_EQ(o.exit_code, 1);
-  EXPECT_TRUE(holds(o.err, "the model is run on one rank here; allowed: 1")) << o.err;
+  EXPECT_TRUE(holds(o.err, "allowed: 1, 2, 4")) << o.err;
+  const Outcome dump = run_binary(
+      fmt::format("graph dump {} --device null --tp-size 2 --rank 1 --max-total-tokens 1024", model.flags()));
+  EXPECT_TRUE(holds(dump.out, "mlp.down_proj.weight[32+32/64]")) << dump.out << dump.err;
 }
 
 TEST(Ranks, ExplainAndDumpShowOneRank) {
@@ -95,6 +171,19 @@ TEST(Ranks, ExplainAndDumpShowOneRank) {
   };
   EXPECT_TRUE(holds(dump(0), "mlp.down_proj.weight[0+32/64]")) << dump(0);
   EXPECT_TRUE(holds(dump(1), "mlp.down_proj.weight[32+32/64]"));
+  // As a page: what the rank holds, and what it exchanges, timed or not.
+  for (const char* timing : {"--no-timing", "--repeat 3"}) {
+    const Outcome page =
+        run_binary(fmt::format("graph dump {} --max-total-tokens 4096 --tp-size 2 --rank 1 --format "
+                               "html {}",
+                               model.flags(), timing));
+    EXPECT_EQ(page.exit_code, 0) << page.err;
+    EXPECT_TRUE(holds(page.out, "<h2 id=\"ranks\">Rank 1 of 2</h2>"));
+    EXPECT_TRUE(holds(page.out,
+                      "<td class=\"mono\">model.layers.N.mlp.down_proj.weight</td><td class=\"mono\">"
+                      "[32+32/64]</td><td class=\"n\">2</td>"));
+    EXPECT_TRUE(holds(page.out, "<td class=\"mono\">all_gather</td><td class=\"n\">6</td><td class=\"n\">256</td>"));
+  }
   const Outcome none = run_binary(fmt::format("graph dump {} --tp-size 2 --rank 2", model.flags()));
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_TRUE(holds(none.err, "--rank 2 with --tp-size 2: allowed: 0 to 1")) << none.err;
@@ -133,6 +222,7 @@ TEST(Ranks, AServerOverRanksAnswersAsOneRankDoes) {
   EXPECT_EQ(choices(two.port()), greedy);  // from the cache of prefixes
   const std::string metrics = HttpClient(two.port()).get("/metrics").body;
   EXPECT_TRUE(holds(metrics, "reason=\"penalties\"} 0")) << metrics;  // all of them were drawn by the ranks
+  EXPECT_TRUE(std::regex_search(metrics, std::regex("reprise:logits_gathered_total\\{[^}]*\\} [0-9]"))) << metrics;
   for (const char* name : {"collectives_total", "rank_wait_seconds_total"})
     for (const int rank : {0, 1}) {
       const std::regex sample(fmt::format("reprise:{}\\{{[^}}]*rank=\"{}\"\\}} [0-9]", name, rank));

@@ -93,7 +93,6 @@ TEST(Usage, ValuesOutOfRangeNameTheAllowedOnes) {
       {"--ascend-runtime simulator", "allowed: system, sim"},
       {"--tp-size 65", "allowed: 1 to 64"},
       {"--tp 0", "allowed: 1"},
-      {"--device null --tp-size 2", "ranks exchange no data with --device null; allowed: 1"},
       {"--dp 2", "replicas answer requests of `serve` alone; allowed here: 1"},
       {"--mem-fraction-static 1.5", "allowed: above 0, up to 1"},
       {"--chunked-prefill-size 0", "allowed: 1 to"},

@@ -62,6 +62,64 @@ TEST(ShardOverRanks, AllRanksRunTheSameCollectives) {
       }
 }
 
+// What leads to the output, by op and the columns of its result.
+std::set<std::pair<std::string, int64_t>> ops_behind(const Graph& g, const std::string& output) {
+  std::set<std::pair<std::string, int64_t>> out;
+  std::set<const Node*> seen;
+  std::vector<const Node*> next;
+  for (const GraphOutput& o : g.outputs())
+    if (o.name == output) next.push_back(o.value->def);
+  EXPECT_FALSE(next.empty()) << output;
+  while (!next.empty()) {
+    const Node* n = next.back();
+    next.pop_back();
+    if (!seen.insert(n).second) continue;
+    const Shape& shape = n->result()->type.shape;
+    out.emplace(n->op->name, shape.rank() > 1 ? shape[1].factor : 0);
+    for (const Value* v : n->in) next.push_back(v->def);
+  }
+  return out;
+}
+
+// Tokens are drawn from own columns: the gathered logits are an output of their own. Where the vocabulary has too few
+// blocks for that, it is `sample` that draws, from gathered logits.
+TEST(ShardOverRanks, TokensAreDrawnWithoutGatheredLogits) {
+  const Platform platform = test::null_platform();
+  for (const bool tied : {true, false})
+    for (const int size : {2, 4}) {
+      std::vector<std::string> first;
+      int64_t rows = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        test::TinyModel model{"LlamaForCausalLM", 1};
+        model.tied = tied;
+        model.vocabulary = 2100;
+        model.sampling = true;
+        const auto s = shard(platform, model, {rank, size});
+        ASSERT_TRUE(s.is_ok()) << s.status().message();
+        if (rank == 0) first = collectives(s->graph);
+        EXPECT_EQ(collectives(s->graph), first) << "rank " << rank << " of " << size;
+        const auto drawn = ops_behind(s->graph, "sampled"), logits = ops_behind(s->graph, "logits");
+        EXPECT_FALSE(drawn.contains({"all_gather", 2100}));
+        EXPECT_TRUE(drawn.contains({"gather_undecided", 2100}));
+        EXPECT_TRUE(drawn.contains({"all_gather", size}));
+        EXPECT_TRUE(drawn.contains({"all_gather", 9}));  // blocks of 256
+        EXPECT_TRUE(logits.contains({"all_gather", 2100}));
+        EXPECT_FALSE(ops_behind(s->graph, "sampled.merged").contains({"gather_undecided", 2100}));
+        // Whole blocks, but for the last one.
+        const int64_t begin = 9 * rank / size * 256, end = std::min<int64_t>(2100, 9 * (rank + 1) / size * 256);
+        const std::string part = fmt::format("model.embed_tokens.weight[{}+{}/2100]", begin, end - begin);
+        EXPECT_EQ(shape_of(s->graph, part)[0].factor, end - begin);
+        rows += end - begin;
+      }
+      EXPECT_EQ(rows, 2100);
+    }
+  test::TinyModel small{"LlamaForCausalLM", 1};
+  small.sampling = true;
+  const auto s = shard(platform, small, {1, 2});
+  ASSERT_TRUE(s.is_ok()) << s.status().message();
+  EXPECT_TRUE(ops_behind(s->graph, "sampled").contains({"all_gather", 263}));
+}
+
 // Two groups of two heads of 64 over two ranks; every name says what of the tensor is here.
 TEST(ShardOverRanks, RowsAreCutByHeadsAndColumns) {
   const Platform platform = test::null_platform();

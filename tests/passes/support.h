@@ -48,6 +48,8 @@ struct TinyModel {
   int64_t layers = 3, head_dim = 64;
   double eps = 1e-5;
   bool tied = true;
+  int64_t vocabulary = 263;
+  bool sampling = false;
 };
 
 inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype = DType::BF16,
@@ -59,7 +61,7 @@ inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype =
                   {"num_attention_heads", 4},
                   {"num_key_value_heads", 2},
                   {"head_dim", m.head_dim},
-                  {"vocab_size", 263},
+                  {"vocab_size", m.vocabulary},
                   {"max_position_embeddings", 512},
                   {"rms_norm_eps", m.eps},
                   {"rope_theta", 10000.0},
@@ -80,6 +82,7 @@ inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype =
   o.max_sequences = 4;
   o.max_pages = 2;
   o.pool_pages = 6;
+  o.sampling = m.sampling;
   auto g = models::trace_model(**spec, {*fields, {}}, o, ops);
   EXPECT_TRUE(g.is_ok()) << g.status().message();
   return std::move(*g);

@@ -8,6 +8,8 @@
 #include "backends/cpu/register.h"
 #include "base/half.h"
 #include "ops/args/collectives.h"
+#include "ops/args/draws.h"
+#include "ops/draw.h"
 
 namespace reprise::cpu {
 namespace {
@@ -36,6 +38,28 @@ void write_own_rows(const GatherOwnedArgs& a, const Launch& l) {
     if (ids[i] >= 0)
       std::memcpy(static_cast<uint8_t*>(a.out.data) + i * a.width, static_cast<const uint8_t*>(a.x.data) + i * a.width,
                   static_cast<size_t>(a.width));
+}
+
+// f(i, r): row r is the i-th one without a token; how many there are.
+template <class F>
+int64_t each_undecided(const GatherUndecidedArgs& a, int64_t rows, const F& f) {
+  const int32_t* tokens = a.tokens;
+  int64_t count = 0;
+  for (int64_t r = 0; r < rows; ++r)
+    if (tokens[r] == kUndecidedToken) f(count++, r);
+  return count;
+}
+
+// Columns of the rank's own part, in those rows.
+void write_undecided(const GatherUndecidedArgs& a, const Launch& l) {
+  constexpr int64_t kLine = 64;
+  const Range bytes = l.share(a.width, kLine);
+  const auto* from = static_cast<const uint8_t*>(a.x.data);
+  auto* to = static_cast<uint8_t*>(a.out.data) + a.first;
+  each_undecided(a, l.size(a.rows), [&](int64_t i, int64_t r) {
+    std::memcpy(to + i * a.of + bytes.begin, from + r * a.width + bytes.begin,
+                static_cast<size_t>(bytes.end - bytes.begin));
+  });
 }
 
 // Rows of the rank's own groups, which lie together.
@@ -157,6 +181,14 @@ ranks::Part part_of(const GatherGroupsArgs& a, const LiveSizes& live) {
           .width = static_cast<uint64_t>(a.width)};
 }
 
+ranks::Part part_of(const GatherUndecidedArgs& a, const LiveSizes& live) {
+  const int64_t count = each_undecided(a, a.rows.value(live), [](int64_t, int64_t) {});
+  return {.of = static_cast<uint64_t>(a.of),
+          .row_end = static_cast<uint64_t>(count),
+          .first = static_cast<uint64_t>(a.first),
+          .width = static_cast<uint64_t>(a.width)};
+}
+
 // Every thread of the rank has written its share: a barrier stands between the parts of a launch.
 template <class A>
 void meet(const LaunchArgs& args, const LiveSizes& live, int thread, int) {
@@ -181,6 +213,7 @@ void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member
   add<AllGatherArgs>(kernels, member, "all_gather", run<AllGatherArgs, write_columns>);
   add<GatherOwnedArgs>(kernels, member, "gather_owned", write_and_mark_own_rows);
   add<GatherGroupsArgs>(kernels, member, "gather_groups", run<GatherGroupsArgs, write_own_groups>);
+  add<GatherUndecidedArgs>(kernels, member, "gather_undecided", run<GatherUndecidedArgs, write_undecided>);
   const auto add_local = [&](std::string_view op, CpuKernel kernel) {
     KernelEntry e = entry_of({.op = op});
     e.part[0] = opaque(kernel);

@@ -12,6 +12,7 @@ void register_cpu(KernelRegistry& kernels, Isa isa) {
   register_latent(kernels, isa);
   register_experts(kernels, isa);
   register_vector(kernels, isa);
+  register_draws(kernels, isa);
   register_lora(kernels, isa);
   register_encoder(kernels, isa);
   register_recurrent(kernels, isa);

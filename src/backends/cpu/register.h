@@ -19,6 +19,7 @@ void register_experts(KernelRegistry& kernels, Isa isa);    // mixtures of exper
 void register_lora(KernelRegistry& kernels, Isa isa);       // adapters in slots
 void register_encoder(KernelRegistry& kernels, Isa isa);    // encoders and pooled outputs
 void register_recurrent(KernelRegistry& kernels, Isa isa);  // layers with a state for each sequence
+void register_draws(KernelRegistry& kernels, Isa isa);      // tokens drawn from logits, and changes of these
 void register_vector(KernelRegistry& kernels, Isa isa);     // norms, rope, elementwise, rows, int8, argmax, fused ops
 
 void register_cpu(KernelRegistry& kernels, Isa isa);

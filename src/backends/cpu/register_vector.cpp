@@ -14,10 +14,6 @@ namespace {
 size_t argmax_bytes(const UnaryArgs& a, const LiveSizes& bound, int threads) {
   return best_bytes(a.rows.value(bound), threads);
 }
-// A thread's scratch memory holds a candidate for every column.
-size_t sample_bytes(const SampleArgs& a, const LiveSizes&, int threads) {
-  return static_cast<size_t>(a.columns * threads) * sizeof(int64_t);
-}
 size_t norm_bytes(const AddRmsNormQuantDynamicArgs& a, const LiveSizes&, int threads) {
   return static_cast<size_t>(threads * row_scratch_bytes(a.width, static_cast<int64_t>(size_of(a.type))));
 }
@@ -53,8 +49,6 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   entries.add("reciprocal", k.reciprocal);
   entries.add("scale_rows", k.scale_rows);
   entries.add("argmax", k.argmax, {.any_second = k.argmax_merge, .scratch = scratch(argmax_bytes)});
-  entries.add("sample", k.sample, {.scratch = scratch(sample_bytes)});
-  entries.add("mask_logits", k.mask_logits, {.any_second = k.mask_logits_lists});
   entries.add("slice", k.slice);
   entries.add("copy", k.copy);
   entries.add("index_select", k.rows);

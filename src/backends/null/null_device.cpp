@@ -90,7 +90,7 @@ class NullStream final : public Stream {
   Status launch(const Thunk& thunk) override {
     ++stats_.launches;
     push([this, thunk, live = live_] { call(thunk, live); });
-    return options_.deferred ? Status::ok() : take_failure();
+    return options_.deferred ? world_lives() : take_failure();
   }
   Status copy(void* dst, const void* src, size_t bytes, Copy kind) override {
     if (!options_.host_visible && bytes &&
@@ -140,7 +140,11 @@ class NullStream final : public Stream {
   // asked for by then never does.
   Status take_failure() {
     if (!failed_.is_ok()) queue_->drop_all();
+    RETURN_IF_ERROR(world_lives());
     return std::exchange(failed_, Status::ok());
+  }
+  Status world_lives() const {
+    return options_.member && options_.member->aborted() ? options_.member->lost() : Status::ok();
   }
   void call(const Thunk& thunk, const LiveSizes& live) {
     if (!failed_.is_ok()) return;
@@ -234,9 +238,11 @@ class NullDevice final : public Device {
     info_.read_ahead = options.read_ahead;
     info_.free_patches = options.free_patches;
     if (options.between_ranks) between_.emplace(*options.between_ranks);
+    if (options.member) shared_.emplace(options.member->region());
   }
   const DeviceInfo& info() const override { return info_; }
   MemoryPool& pool() override { return pool_; }
+  MemoryPool& shared_pool() override { return shared_ ? static_cast<MemoryPool&>(*shared_) : pool_; }
   MemoryPool* between_ranks() override { return between_ ? &*between_ : nullptr; }
   MemoryPool& host_pool() override { return options_.host_visible ? pool_ : host_pool_; }
   Result<std::unique_ptr<Stream>> make_stream() override {
@@ -255,10 +261,13 @@ class NullDevice final : public Device {
   DeviceInfo info_;
   NullPool pool_;
   NullPool host_pool_{true};
-  std::optional<SharedPool> between_;
+  std::optional<SharedPool> between_, shared_;
 };
 
 void nothing(const LaunchArgs&, const LiveSizes&) {}
+void meet(const LaunchArgs& args, const LiveSizes&) {
+  const_cast<ranks::Member*>(static_cast<const ranks::Member*>(args.constant))->meet(0);
+}
 
 }  // namespace
 
@@ -266,7 +275,8 @@ std::unique_ptr<Device> make_null_device(const NullDeviceOptions& options) {
   return std::make_unique<NullDevice>(options);
 }
 
-void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_dtype) {
+void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_dtype,
+                   std::shared_ptr<ranks::Member> member) {
   for (const OpSchema* op : ops.all()) {
     if (op->has(op_trait::kSource) || op->has(op_trait::kView) || op->has(op_trait::kDeviceForm)) continue;
     KernelEntry e;
@@ -277,6 +287,10 @@ void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_d
     e.accepts = [](const OpCall&) { return Status::ok(); };
     e.bind = [](const OpCall&, LaunchArgs&) {};
     e.part[0] = opaque(nothing);
+    if (member && op->has(op_trait::kCollective)) {
+      e.bind = [member](const OpCall&, LaunchArgs& args) { args.constant = member.get(); };
+      e.part[0] = opaque(meet);
+    }
     kernels.add(std::move(e));
   }
 }

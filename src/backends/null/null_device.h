@@ -1,6 +1,6 @@
 // NullDevice: the smallest complete backend, and the skeleton of a new one. It is a queue that calls host functions;
 // the kernels that register_null() gives every op compute nothing, so tests of planning and binding run without
-// numbers.
+// numbers. Several ranks have one each: they plan, capture and run their steps together.
 //
 // It can be made as strict as a real accelerator: memory that faults when the host touches it, and work that is done as
 // late as the contract of device/stream.h allows. Code that forgets a copy or a synchronize() fails without a card. Its
@@ -15,7 +15,7 @@
 
 #include "device/device.h"
 #include "ops/kernel.h"
-#include "ranks/region.h"
+#include "ranks/member.h"
 
 namespace reprise::null {
 
@@ -33,6 +33,8 @@ struct NullDeviceOptions {
   std::string name = "null";
   bool free_patches = true;
   const ranks::Region* between_ranks = nullptr;  // memory of Device::between_ranks()
+  // The seat in a world of several ranks: what they exchange and stage lies in the memory of all.
+  std::shared_ptr<ranks::Member> member = nullptr;
   // Round numbers, so that plans have prefetches.
   ReadAhead read_ahead{"", 1e6, 3e6, 3, 10, 3, 1, size_t{64} << 20};
   // How a part is called; empty: as the NullKernel that it is.
@@ -40,6 +42,8 @@ struct NullDeviceOptions {
 };
 
 std::unique_ptr<Device> make_null_device(const NullDeviceOptions& options = {});
-void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_dtype = DType::I32);
+// With a member, collectives move nothing, and meet: a rank that stays away from one, or ends, is told as on the CPU.
+void register_null(KernelRegistry& kernels, const OpRegistry& ops, DType index_dtype = DType::I32,
+                   std::shared_ptr<ranks::Member> member = nullptr);
 
 }  // namespace reprise::null

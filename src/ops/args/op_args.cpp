@@ -12,7 +12,7 @@ std::vector<OpArgs> all_rows() {
   std::vector<OpArgs> all;
   for (const auto& rows :
        {element_args(), norm_args(), quantise_args(), rotation_args(), product_args(), attention_args(), expert_args(),
-        collective_args(), lora_args(), encoder_args(), recurrent_args()})
+        collective_args(), draw_args(), lora_args(), encoder_args(), recurrent_args()})
     all.insert(all.end(), rows.begin(), rows.end());
   return all;
 }

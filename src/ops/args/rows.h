@@ -49,6 +49,7 @@ std::span<const OpArgs> product_args();
 std::span<const OpArgs> attention_args();
 std::span<const OpArgs> expert_args();
 std::span<const OpArgs> collective_args();
+std::span<const OpArgs> draw_args();
 std::span<const OpArgs> lora_args();
 std::span<const OpArgs> encoder_args();
 std::span<const OpArgs> recurrent_args();

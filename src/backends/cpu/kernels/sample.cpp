@@ -1,42 +1,26 @@
 #include "backends/cpu/kernels/define.h"
+#include "backends/cpu/kernels/sample_row.h"
 #include "ops/args/elements.h"
-#include "ops/draw_rule.h"
 #include "ops/logit_edit.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-void sample_row(const SampleArgs& a, int64_t r, draw::Candidate* scratch) {
+void sample_row_of(const SampleArgs& a, int64_t r, draw::Candidate* scratch) {
   const float *logits = a.logits, *edited = a.edited;
-  const int32_t* draws = a.draws;
-  const int64_t n = a.columns;
-  Draw d;
-  __builtin_memcpy(static_cast<void*>(&d), draws + r * kDrawWords, sizeof d);
-  const float* row = logits + r * n;
+  const Draw d = draw_of_row(a.draws, r);
+  const float* row = logits + r * a.columns;
   int32_t *token = a.token, *ids = a.top_tokens;
   float *logprob = a.logprob, *logprobs = a.top_logprobs;
-  ids += r * kMostTopTokens;
-  logprobs += r * kMostTopTokens;
-  for (int64_t i = 0; i < kMostTopTokens; ++i) ids[i] = -1, logprobs[i] = 0;
-  logprob[r] = 0;
-  token[r] = draw::token(d.edited > 0 ? edited + (d.edited - 1) * n : row, n, d, scratch);
-  if (token[r] < 0 || d.logprobs < 0) return;
-  draw::Candidate best;
-  draw::largest(row, n, best, scratch);
-  const double sum = draw::log_sum(row, n, best.value);
-  logprob[r] = draw::logprob(row[token[r]], best.value, sum);
-  const int64_t most = d.logprobs < kMostTopTokens ? d.logprobs : kMostTopTokens;
-  draw::each_best(row, n, most, scratch, [&](int64_t i, int32_t id, float logit) {
-    ids[i] = id;
-    logprobs[i] = draw::logprob(logit, best.value, sum);
-  });
+  sample_row(row, d.edited > 0 ? edited + (d.edited - 1) * a.columns : row, a.columns, d, scratch,
+             {token[r], logprob[r], ids + r * kMostTopTokens, logprobs + r * kMostTopTokens});
 }
 
 // Workspace: a candidate for each column and thread.
 void draw_tokens(const SampleArgs& a, const Launch& l) {
   auto* scratch = static_cast<draw::Candidate*>(l.workspace) + l.thread * a.columns;
   const Range mine = l.share(l.size(a.rows));
-  for (int64_t r = mine.begin; r < mine.end; ++r) sample_row(a, r, scratch);
+  for (int64_t r = mine.begin; r < mine.end; ++r) sample_row_of(a, r, scratch);
 }
 
 // Columns of a row that are shared out at a time: whole words of the mask.

@@ -92,6 +92,13 @@ namespace reprise::cpu {
   X(sample)                          \
   X(mask_logits)                     \
   X(mask_logits_lists)               \
+  X(mask_own_logits)                 \
+  X(mask_own_logits_lists)           \
+  X(draw_tops)                       \
+  X(draw_sums)                       \
+  X(draw_best)                       \
+  X(merge_draws)                     \
+  X(sample_undecided)                \
   X(slice)                           \
   X(copy)                            \
   X(rows)                            \

@@ -1,0 +1,92 @@
+// Tokens that ranks draw from their own columns of the logits (ops/draws.h).
+#include "ops/draw_math.h"
+#include "passes/sharder.h"
+
+namespace reprise {
+namespace {
+
+// That a rank sends of a row at most: top-k up to so many, and any share that so many tokens have.
+constexpr int64_t kMostCandidates = 1024;
+
+}  // namespace
+
+void Sharder::find_drawing() {
+  for (const GraphOutput& o : g_.outputs()) {
+    if (o.name != "sampled" || o.value->def->in.size() < 3) continue;
+    const Node& n = *o.value->def;
+    if (n.in[2]->def->in.size() < 3) return;
+    const TensorType& logits = n.in[0]->type;
+    const int64_t vocabulary = logits.shape[1].factor;
+    // As many blocks that one rank has one more hardly counts.
+    if (logits.dtype != DType::F32 || vocabulary < 2 * draw::kBlock * share_.size) return;
+    const Cut cut = share_of(vocabulary, draw::kBlock, share_);
+    const std::vector<TensorType> rows{{DType::F32, {logits.shape[0], Dim(cut.count)}},
+                                       {DType::I32, {logits.shape[0]}}};
+    if (!c_.has_kernel(*c_.ops().find("gather_undecided"), rows, {{"first", cut.first}, {"of", cut.of}}).is_ok())
+      return;
+    drawing_ = &n;
+    vocabulary_ = vocabulary;
+  }
+}
+
+Cut Sharder::share_of_rows(int64_t rows) const {
+  return rows == vocabulary_ ? share_of(rows, draw::kBlock, share_) : share_of_columns(rows, share_);
+}
+
+bool Sharder::draws_here(const Value* logits) {
+  if (logits->def->is_param() || placed(logits).partial || placed(logits).groups) return false;
+  const std::optional<Cut>& cut = placed(logits).cut;
+  return cut && *cut == share_of(vocabulary_, draw::kBlock, share_);
+}
+
+Status Sharder::edit(Node& n) {
+  const Placed own = placed(n.in[0]);
+  std::vector<Value*> in{own.value};
+  for (size_t i = 1; i < n.in.size(); ++i) {
+    ASSIGN_OR_RETURN(Value * v, whole(n.in[i]));
+    in.push_back(v);
+  }
+  ASSIGN_OR_RETURN(Node * made, call("mask_own_logits", std::move(in), {{"first", own.cut->first}}));
+  at_[n.result()] = {made->result(), own.cut};
+  return Status::ok();
+}
+
+Status Sharder::draw(Node& n) {
+  c_.count_tried();
+  (void)c_.may_apply(n);
+  const Placed own = placed(n.in[0]);
+  const Cut cut = *own.cut;
+  Value* edited = placed(n.in[2]).value;
+  ASSIGN_OR_RETURN(Value * draws, whole(n.in[1]));
+  // What each rank has found, side by side on all.
+  const auto gather = [&](Node* mine, int64_t first, int64_t of, bool even) -> Result<Value*> {
+    ASSIGN_OR_RETURN(Node * all,
+                     call("all_gather", {mine->result()}, {{"first", first}, {"of", of}, {"even", int64_t{even}}}));
+    return all->result();
+  };
+  ASSIGN_OR_RETURN(Node * top, call("draw_tops", {own.value, draws, edited}, {}));
+  ASSIGN_OR_RETURN(Value * tops, gather(top, share_.rank, share_.size, true));
+  ASSIGN_OR_RETURN(Node * sum, call("draw_sums", {own.value, draws, tops, edited}, {{"of", cut.of}}));
+  const int64_t blocks = draw::blocks(cut.of, draw::kBlock);
+  ASSIGN_OR_RETURN(Value * sums, gather(sum, cut.first / draw::kBlock, blocks, blocks % share_.size == 0));
+  constexpr int64_t words = 2 + 2 * kMostCandidates;
+  ASSIGN_OR_RETURN(Node * best, call("draw_best", {own.value, draws, tops, sums, edited},
+                                     {{"first", cut.first}, {"of", cut.of}, {"most", kMostCandidates}}));
+  ASSIGN_OR_RETURN(Value * all, gather(best, words * share_.rank, words * share_.size, true));
+  ASSIGN_OR_RETURN(Node * merged, call("merge_draws", {draws, tops, sums, all}, {{"of", cut.of}}));
+  ASSIGN_OR_RETURN(Node * rows,
+                   call("gather_undecided", {own.value, merged->result()}, {{"first", cut.first}, {"of", cut.of}}));
+  // Changes are made in the whole rows once more.
+  const Node& changes = *n.in[2]->def;
+  ASSIGN_OR_RETURN(Value * edits, whole(changes.in[1]));
+  ASSIGN_OR_RETURN(Value * list, whole(changes.in[2]));
+  ASSIGN_OR_RETURN(Node * rest, call("sample_undecided", {rows->result(), draws, merged->result(), edits, list}, {}));
+  c_.applied(*rest, fmt::format("{} of {} columns of %{} are here; ranks exchange their best tokens, and logits only "
+                                "where these do not decide",
+                                cut.count, cut.of, n.in[0]->id));
+  for (size_t i = 0; i < n.out.size(); ++i) at_[n.result(i)] = {rest->result(i), std::nullopt};
+  merged_ = merged->result();
+  return Status::ok();
+}
+
+}  // namespace reprise
