@@ -492,6 +492,12 @@ Status Engine::open() {
   trace.most_drafts = options_.most_drafts = verifies && models::step_of(*model_, config_, trace).has_states()
                                                  ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts)
                                                  : 0;
+  if (options_.sequence_parts > 1 && models::step_of(*model_, config_, trace).has_states())
+    return error(
+        Code::Unsupported,
+        "`enable_dp_attention`: {} keeps a state for each sequence, and states are not shared out over parts of "
+        "the ranks; leave it out",
+        config_.fields.architecture);
   RETURN_IF_ERROR(choose_rows(trace));
   nn::register_fused_ops(*platform_.ops);
   choose_streams();
@@ -507,9 +513,6 @@ Status Engine::open() {
   RETURN_IF_ERROR(prepared);
   trace.max_tokens = options_.chunked_prefill_size;
   step_ = models::step_of(*model_, config_, trace);
-  if (step_.has_states() && options_.member)
-    return error(Code::Unsupported, "`tp_size` {}: {} keeps states, which are not cut over ranks; allowed: 1",
-                 options_.member->world().size, config_.fields.architecture);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
     learned_file_ =
