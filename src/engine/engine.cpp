@@ -391,7 +391,7 @@ Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
 
 Engine::~Engine() {
   if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
-  if (options_.member && front()) (void)tell_stop();
+  if (options_.member && front() && !drafts_for_another_) (void)tell_stop();
   const bool ready = runners_[0] && runners_[kAnyPhase];
   if (learned_file_.empty() || !ready || !front()) return;
   if (const Status saved = save_learned(learned_file_, runners_, drafts_); !saved.is_ok())
@@ -582,7 +582,10 @@ const PipelineReport* Engine::passes(std::string_view phase) const {
 
 Status Engine::set_draft(std::unique_ptr<Engine> draft) {
   if (draft->reads_source()) RETURN_IF_ERROR(draft->set_source(*this));
-  RETURN_IF_ERROR(draft->resize_kv(options_.max_total_tokens));
+  draft->drafts_for_another_ = true;
+  // Every rank does so for itself, as it opened both.
+  RETURN_IF_ERROR(front() ? draft->resize_here(options_.max_total_tokens)
+                          : draft->follow_resize(options_.max_total_tokens));
   if (const auto waiting = std::move(draft->uncaptured_)) RETURN_IF_ERROR(draft->capture(*waiting));
   draft_ = std::move(draft);
   return Status::ok();

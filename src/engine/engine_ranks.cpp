@@ -73,10 +73,16 @@ Status Engine::check_ranks() const {
   return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());
 }
 
+// A model and what drafts for it are followed by one loop.
+Status Engine::publish(StepMessage message, std::span<const uint8_t> staged) {
+  message.draft = drafts_for_another_ ? 1 : 0;
+  return options_.member->publish(message, staged);
+}
+
 // Steps that run beside the next one may not have been taken yet.
 Status Engine::tell_followers(const StepMessage& message) {
   RETURN_IF_ERROR(options_.member->await_followers());
-  RETURN_IF_ERROR(options_.member->publish(message));
+  RETURN_IF_ERROR(publish(message));
   return options_.member->await_followers();
 }
 
@@ -107,7 +113,7 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
     message.rank = flip->rank.value_or(-1);
     message.node = flip->node ? static_cast<int64_t>(*flip->node) : -1;
   }
-  RETURN_IF_ERROR(member.publish(message, staging_.shared()));
+  RETURN_IF_ERROR(publish(message, staging_.shared()));
   if (Status ran = run_here(plan, phase, live, output, flip); !ran.is_ok()) {
     member.abort(fmt::format("rank 0: {}", ran.message()));
     return member.lost();
@@ -117,21 +123,21 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
 
 Status Engine::tell_stop() {
   RETURN_IF_ERROR(options_.member->await_followers());
-  return options_.member->publish({.kind = StepMessage::Kind::Stop});
+  return publish({.kind = StepMessage::Kind::Stop});
 }
 
 // A step in flight: followers have taken its inputs when they answer, and compute it behind the one before.
 Status Engine::tell_beside(const Flight& f, int slot) {
   RETURN_IF_ERROR(options_.member->await_followers());  // they have the inputs of the step before
   staging_.show();
-  return options_.member->publish({.kind = StepMessage::Kind::Step,
-                                   .phase = static_cast<uint8_t>(phase_of(f.items)),
-                                   .plan = static_cast<uint8_t>(f.plan.kind),
-                                   .output = static_cast<uint8_t>(f.output),
-                                   .beside = 1,
-                                   .slot = static_cast<uint8_t>(slot),
-                                   .size = f.plan.size,
-                                   .live = f.live});
+  return publish({.kind = StepMessage::Kind::Step,
+                  .phase = static_cast<uint8_t>(phase_of(f.items)),
+                  .plan = static_cast<uint8_t>(f.plan.kind),
+                  .output = static_cast<uint8_t>(f.output),
+                  .beside = 1,
+                  .slot = static_cast<uint8_t>(slot),
+                  .size = f.plan.size,
+                  .live = f.live});
 }
 
 // Tokens that this rank's device has from the step before, by the marks in their places.
@@ -220,6 +226,12 @@ Status Engine::follow_resize(int64_t tokens) {
 }
 
 Status Engine::obey(const StepMessage& m) {
+  if (m.draft != 0) {
+    if (!draft_) return error(Code::Internal, "a message for what drafts, and nothing does");
+    StepMessage mine = m;
+    mine.draft = 0;
+    return draft_->obey(mine);
+  }
   switch (m.kind) {
     case StepMessage::Kind::Step: return follow_step(m);
     case StepMessage::Kind::CopyPage:
