@@ -357,11 +357,9 @@ Status ModelSettings::check_adapters() const {
   }
   if (static_cast<int64_t>(names.size()) > adapter_slots())
     return invalid("`lora_modules` names {} adapters; `max_loras` {} holds fewer", names.size(), adapter_slots());
-  if (adapter_slots() > 0 && (tp_size > 1 || dp_size > 1))
-    return invalid(
-        "`max_loras` {}: LoRA adapters are on one rank of one replica yet; allowed: 0, or `tp_size` 1 and "
-        "`dp_size` 1",
-        adapter_slots());
+  if (adapter_slots() > 0 && dp_size > 1)
+    return invalid("`max_loras` {}: LoRA adapters are loaded into one replica yet; allowed: 0, or `dp_size` 1",
+                   adapter_slots());
   return Status::ok();
 }
 

@@ -419,9 +419,6 @@ Status Engine::choose_adapters() {
   if (!kernels)
     return error(Code::Unsupported, "`max_loras` {}: {} has no kernels for LoRA adapters; allowed: 0",
                  options_.max_loras, device_kind_name(device.kind));
-  if (options_.member)
-    return error(Code::Unsupported, "`max_loras` {}: LoRA adapters are not cut over ranks; allowed: 0, or one rank",
-                 options_.max_loras);
   options_.graph.pipeline.lora = {options_.max_loras, options_.max_lora_rank, models::kAdapterIdsInput};
   return Status::ok();
 }

@@ -328,6 +328,8 @@ class Engine final : public Executor {
                     const Fault* flip = nullptr);
   Status run_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output, const Fault* flip);
   Status tell_stop();
+  Status tell_adapter(const PreparedAdapter* adapter, int32_t slot);
+  Status follow_adapter(const ranks::StepMessage& message);
   Status tell_beside(const Flight& f, int slot);
   Status follow_step(const ranks::StepMessage& message);
   Status follow_beside(const ranks::StepMessage& message, const StepPlan& plan);

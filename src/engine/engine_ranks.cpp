@@ -1,4 +1,6 @@
 // The step over ranks: the front tells what runs, the followers run exactly that.
+#include <filesystem>
+
 #include "engine/engine.h"
 #include "engine/rank_cards.h"
 #include "passes/shard_over_ranks.h"
@@ -6,6 +8,8 @@
 namespace reprise::engine {
 
 using ranks::StepMessage;
+
+constexpr size_t kMostReason = 1024;  // of a card
 
 // Sizes by which experts can be shared out.
 Status Engine::check_expert_ranks() const {
@@ -126,6 +130,36 @@ Status Engine::tell_stop() {
   return publish({.kind = StepMessage::Kind::Stop});
 }
 
+// Followers read the adapter's files by themselves: each has columns of its own. What one of them could not read is the
+// front's error, and the adapter is loaded nowhere.
+Status Engine::tell_adapter(const PreparedAdapter* adapter, int32_t slot) {
+  if (!adapter) return tell_followers({.kind = StepMessage::Kind::Unload, .size = slot});
+  ranks::Member& member = *options_.member;
+  RETURN_IF_ERROR(member.await_followers());
+  RETURN_IF_ERROR(publish({.kind = StepMessage::Kind::Load, .size = slot}));
+  RETURN_IF_ERROR(member.show(std::filesystem::absolute(adapter->source).parent_path().string()).status());
+  ASSIGN_OR_RETURN(const std::vector<std::string> found, member.show(""));
+  RETURN_IF_ERROR(member.await_followers());
+  for (size_t rank = 0; rank < found.size(); ++rank)
+    if (!found[rank].empty()) return invalid("rank {}: {}", rank, found[rank]);
+  return Status::ok();
+}
+
+Status Engine::follow_adapter(const StepMessage& m) {
+  const auto slot = static_cast<int32_t>(m.size);
+  if (m.kind == StepMessage::Kind::Unload) return adapters_.holds(slot) ? adapters_.unload(slot) : Status::ok();
+  ranks::Member& member = *options_.member;
+  ASSIGN_OR_RETURN(const std::vector<std::string> cards, member.show(""));
+  const auto load = [&]() -> Status {
+    ASSIGN_OR_RETURN(const checkpoint::LoraAdapter adapter, checkpoint::LoraAdapter::open(cards[0]));
+    ASSIGN_OR_RETURN(const PreparedAdapter prepared, adapters_.prepare(adapter));
+    ASSIGN_OR_RETURN(const int32_t here, adapters_.load(prepared));
+    return here == slot ? Status::ok() : error(Code::Internal, "slot {} is free here, and not {}", here, slot);
+  };
+  const Status loaded = load();
+  return member.show(loaded.is_ok() ? "" : loaded.message().substr(0, kMostReason)).status();
+}
+
 // A step in flight: followers have taken its inputs when they answer, and compute it behind the one before.
 Status Engine::tell_beside(const Flight& f, int slot) {
   RETURN_IF_ERROR(options_.member->await_followers());  // they have the inputs of the step before
@@ -243,6 +277,8 @@ Status Engine::obey(const StepMessage& m) {
     case StepMessage::Kind::Check:
     case StepMessage::Kind::Compare:
     case StepMessage::Kind::Retire: return follow_check(m);
+    case StepMessage::Kind::Load:
+    case StepMessage::Kind::Unload: return follow_adapter(m);
     case StepMessage::Kind::Await:
       for (const StepMarks& marks : marks_)
         if (marks.end && marks.ticket == static_cast<Ticket>(m.size)) RETURN_IF_ERROR(stream_->synchronize(*marks.end));

@@ -20,7 +20,7 @@ namespace reprise::ranks {
 // What a follower does next. A fixed struct: nothing in it is a length that is believed.
 struct StepMessage {
   // Check, Compare, Retire: parts of --verify-replay (engine/engine_check.cpp).
-  // Await: nothing is published; see Member::want().
+  // Await: nothing is published; see Member::want(). Load: a LoRA adapter, whose folder is the front's next card.
   enum class Kind : uint8_t {
     Step,
     CopyPage,
@@ -28,6 +28,8 @@ struct StepMessage {
     Check,
     Compare,
     Retire,
+    Load,
+    Unload,
     Await,
     Stop
   } kind = Kind::Stop;
@@ -37,7 +39,7 @@ struct StepMessage {
   uint8_t beside = 0;  // Step: 1: it is in the device's queue when a rank has done it, behind the one before ...
   uint8_t slot = 0;    // ... and its inputs stay in this slot of the staging
   uint8_t draft = 0;   // 1: for the engine that drafts for the model, not for the model's
-  // Step: the captured size. Resize: pages of the cache. Await: a message's number.
+  // Step: the captured size. Resize: pages of the cache. Load, Unload: an adapter's slot. Await: a message's number.
   int64_t size = 0;
   int64_t from = 0, to = 0;  // CopyPage ...
   int64_t part = 0;          // ... on the ranks of this part of the world
