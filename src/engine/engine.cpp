@@ -550,15 +550,20 @@ Status Engine::check_tower() const {
   if (device.kind != DeviceKind::Cpu || !device.live_sizes)
     return error(Code::Unsupported, "{}: its vision tower runs on the CPU; `device` is {}", name,
                  device_kind_name(device.kind));
-  if (options_.member)
-    return error(Code::Unsupported, "`tp_size` {}: the vision tower of {} is not cut over ranks; allowed: 1",
-                 options_.member->world().size, name);
+  if (options_.sequence_parts > 1)
+    return error(Code::Unsupported, "`enable_dp_attention`: {} reads images, which are not shared out; leave it out",
+                 name);
   return Status::ok();
 }
 
-// The vision tower of a model that has one.
+// The vision tower of a model that has one: the front's alone. Its rows are inputs of the step, which all ranks see.
 Status Engine::prepare_tower() {
   if (!config_.fields.vision) return Status::ok();
+  if (!front()) {
+    if (checkpoint_)
+      checkpoint_->set_aside([](const checkpoint::CheckpointTensor& t) { return t.name.starts_with("visual."); });
+    return Status::ok();
+  }
   constexpr int64_t kMostRows = 2048;
   ASSIGN_OR_RETURN(tower_, Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length),
                                           platform_, options_.graph));
