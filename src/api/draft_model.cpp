@@ -25,6 +25,8 @@ ModelSettings draft_settings(const ModelSettings& of_model, const std::string& p
     s.hub.revision.clear();
     s.overrides.clear();
     s.json_overrides.reset();
+    s.ep_size = 1;  // it may have other experts, or none
+    s.enable_expert_parallel = false;
   }
   // Its weights are of two checkpoints, or of a part of one.
   if (algorithm != spec::Algorithm::Model) s.cache_weights = false;

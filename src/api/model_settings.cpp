@@ -170,6 +170,22 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
     for (const Notice& n : said->notices) log::notice("{}", n.text);
 }
 
+// A model that drafts, over ranks.
+Status check_ranked_draft(const ModelSettings& s, const std::string& draft) {
+  const std::string what =
+      draft.empty() ? "`speculative_algorithm` NEXTN" : fmt::format("`speculative_draft_model_path` {}", draft);
+  if (s.enable_dp_attention)
+    return invalid(
+        "{} with `enable_dp_attention`: what drafts has no parts with requests of their own; leave one of "
+        "them out",
+        what);
+  const auto on = device_options(s.device, s.ascend_runtime, ::getenv);
+  if (on.is_ok() && on->kind != DeviceKind::Cpu)
+    return invalid("{} with `tp_size` {}: several ranks draft on cpu alone yet; with `device` {} allowed: 1", what,
+                   s.tp_size, device_kind_name(on->kind));
+  return Status::ok();
+}
+
 // The model that guesses, on the device of the other one, with a pool for no more than a page.
 Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, DeviceOptions device, const Platform& other,
                                                    const spec::SpecOptions& drafting, const std::string& source) {
@@ -182,6 +198,7 @@ Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, Devic
   // than the drafts of a round have.
   options.graph.verify = {drafting.draft_tokens, true, engine::VerifyRows::kSequences};
   options.captures_later = true;
+  options.member = f.member;
   options.steps_ahead = 1;  // rounds of drafts are its steps
   auto opened = engine::Engine::create(options, std::move(platform));
   return opened ? std::move(opened) : opened.status().at(fmt::format("draft model {}", f.model_path));
@@ -192,6 +209,7 @@ Status join_draft(const ModelSettings& f, engine::Engine& model, const ModelSett
                   std::unique_ptr<engine::Engine> draft) {
   RETURN_IF_ERROR(check_draft_model(f, model, of_draft, *draft));
   RETURN_IF_ERROR(model.set_draft(std::move(draft)));
+  if (f.member && !f.member->world().front()) return Status::ok();
   const engine::Engine& d = *model.draft();
   const engine::MemoryReport m = d.memory();
   log::info("draft model {}: {}, weights {:.1f} MB, activations {:.1f} MB, KV cache {} tokens, {:.1f} MB",
@@ -339,11 +357,9 @@ Status ModelSettings::check_adapters() const {
   }
   if (static_cast<int64_t>(names.size()) > adapter_slots())
     return invalid("`lora_modules` names {} adapters; `max_loras` {} holds fewer", names.size(), adapter_slots());
-  if (adapter_slots() > 0 && (tp_size > 1 || dp_size > 1))
-    return invalid(
-        "`max_loras` {}: LoRA adapters are on one rank of one replica yet; allowed: 0, or `tp_size` 1 and "
-        "`dp_size` 1",
-        adapter_slots());
+  if (adapter_slots() > 0 && dp_size > 1)
+    return invalid("`max_loras` {}: LoRA adapters are loaded into one replica yet; allowed: 0, or `dp_size` 1",
+                   adapter_slots());
   return Status::ok();
 }
 
@@ -371,15 +387,9 @@ Status ModelSettings::check() const {
       return invalid("`inject_fault` {}: hang is for serve alone, whose `watchdog_timeout` ends it", fault);
   RETURN_IF_ERROR(graph.options(limits()).status());
   ASSIGN_OR_RETURN(const std::string draft, speculation.draft_model());
-  if (!draft.empty() && tp_size > 1)
-    return invalid(
-        "`speculative_draft_model_path` {} with `tp_size` {}: a draft model is on one rank alone yet; "
-        "allowed: 1",
-        draft, tp_size);
   ASSIGN_OR_RETURN(const spec::SpecOptions drafting, speculation.options());
-  if (drafting.algorithm == spec::Algorithm::Prediction && tp_size > 1)
-    return invalid("`speculative_algorithm` NEXTN with `tp_size` {}: what drafts is on one rank alone yet; allowed: 1",
-                   tp_size);
+  if (tp_size > 1 && (!draft.empty() || drafting.algorithm == spec::Algorithm::Prediction))
+    RETURN_IF_ERROR(check_ranked_draft(*this, draft));
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();
 }

@@ -37,7 +37,7 @@ void Staging::declare(const Graph& graph, const std::unordered_map<std::string, 
   }
 }
 
-Status Staging::allocate(Device& device, int slots_beside) {
+size_t Staging::place() {
   size_t total = 0;
   std::map<std::pair<size_t, std::string_view>, Entry*> by_size;  // in an order that is the same on all ranks
   for (auto& [name, e] : entries_) by_size[{e.bytes, name}] = &e;
@@ -46,6 +46,19 @@ Status Staging::allocate(Device& device, int slots_beside) {
     e->used = e->bytes;
     total += (e->bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
   }
+  return total;
+}
+
+Status Staging::allocate_alone(Device& device) {
+  CHECK(device.info().host_visible && !device.info().asynchronous, "the host writes what the device reads");
+  slot_bytes_ = place();
+  ASSIGN_OR_RETURN(buffer_, device.pool().allocate(slot_bytes_, "staging"));
+  for (auto& [name, e] : entries_) e.view.data = buffer_.as<uint8_t>() + e.offset;
+  return Status::ok();
+}
+
+Status Staging::allocate(Device& device, int slots_beside) {
+  const size_t total = place();
   ASSIGN_OR_RETURN(buffer_, device.shared_pool().allocate(total, "staging"));
   slots_ = device.info().asynchronous ? slots_beside : 1;
   slot_bytes_ = total;

@@ -23,6 +23,9 @@ class Staging {
   // Notes the graph's inputs, except those named in `external`; the largest bound counts.
   void declare(const Graph& graph, const std::unordered_map<std::string, void*>& external);
   Status allocate(Device& device, int slots_beside = 2);  // the number on an asynchronous device
+  // Of a program that one rank of a world runs alone: no other sees these inputs. The host writes what the device
+  // reads.
+  Status allocate_alone(Device& device);
 
   int slots() const { return slots_; }
   // The slot that upload() sends from now on; forgets what was fed.
@@ -57,6 +60,7 @@ class Staging {
   }
 
  private:
+  size_t place();  // where each input lies; how many bytes all are
   struct Entry {
     TensorView view;  // sizes at the bound
     size_t bytes = 0;

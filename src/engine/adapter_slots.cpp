@@ -23,12 +23,13 @@ Result<std::vector<uint8_t>> narrow(const std::vector<float>& numbers, DType dty
   return out;
 }
 
-// [rows, columns] -> [columns, rows]
-std::vector<float> transposed(const std::vector<float>& m, int64_t rows, int64_t columns) {
-  std::vector<float> out(m.size());
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      out[static_cast<size_t>(c * rows + r)] = m[static_cast<size_t>(r * columns + c)];
+// Those of the [rows, columns] numbers -> [columns, rows of all pieces]
+std::vector<float> transposed(const std::vector<float>& m, const std::vector<Cut>& pieces, int64_t columns) {
+  std::vector<float> out;
+  for (int64_t c = 0; c < columns; ++c)
+    for (const Cut& piece : pieces)
+      for (int64_t r = piece.first; r < piece.first + piece.count; ++r)
+        out.push_back(m[static_cast<size_t>(r * columns + c)]);
   return out;
 }
 
@@ -41,10 +42,14 @@ Result<AdapterSlots> AdapterSlots::create(MemoryPool& memory, Stream& stream,
   std::map<std::string, Target> targets;
   for (const auto& [name, type] : inputs) {
     const size_t dot = name.rfind('.');
-    const std::string leaf = name.substr(dot + 1);
+    std::string leaf = name.substr(dot + 1);
+    std::vector<Cut> columns = take_pieces(leaf);
     Target& t = targets[name.substr(kLoraPrefix.size(), dot - kLoraPrefix.size())];
     if (leaf == "a") t.a = type;
-    if (leaf == "b") t.b = type;
+    if (leaf != "b") continue;
+    t.b = type;
+    t.b_input = name;
+    t.columns = std::move(columns);
   }
   size_t end = 0;
   const auto place = [&](size_t bytes) {
@@ -83,7 +88,7 @@ std::unordered_map<std::string, void*> AdapterSlots::addresses() const {
   for (const Target& t : targets_) {
     const std::string name = std::string(kLoraPrefix) + t.module;
     out[name + ".a"] = at<void>(t.a_at);
-    out[name + ".b"] = at<void>(t.b_at);
+    out[t.b_input] = at<void>(t.b_at);
     out[name + ".ranks"] = at<void>(t.ranks_at);
     out[name + ".scales"] = at<void>(t.scales_at);
   }
@@ -99,9 +104,9 @@ Result<size_t> AdapterSlots::find(const checkpoint::LoraAdapter& adapter, const 
     return invalid("{}: {} is no linear layer of this model that takes adapters; allowed: {} of its {} layers",
                    adapter.source(), m.name, fmt::join(known, ", "), targets_.size());
   }
-  if (m.in != size(it->a, 2) || m.out != size(it->b, 2))
+  if (m.in != size(it->a, 2) || m.out != it->out())
     return invalid("{}: {} is for a layer of {} -> {}; this model's is {} -> {}", adapter.source(), m.name, m.in, m.out,
-                   size(it->a, 2), size(it->b, 2));
+                   size(it->a, 2), it->out());
   if (m.rank > rank_)
     return invalid("{}: {} has rank {}; `max_lora_rank` allows up to {}", adapter.source(), m.name, m.rank, rank_);
   return static_cast<size_t>(it - targets_.begin());
@@ -118,7 +123,8 @@ Result<PreparedAdapter> AdapterSlots::prepare(const checkpoint::LoraAdapter& ada
     ASSIGN_OR_RETURN(const std::vector<float> a, adapter.read(*m.a));
     ASSIGN_OR_RETURN(const std::vector<float> b, adapter.read(*m.b));
     ASSIGN_OR_RETURN(layer.a, narrow(a, target.a.dtype));
-    ASSIGN_OR_RETURN(layer.b, narrow(transposed(b, m.out, m.rank), target.b.dtype));
+    const std::vector<Cut> columns = target.columns.empty() ? std::vector<Cut>{{0, m.out, m.out}} : target.columns;
+    ASSIGN_OR_RETURN(layer.b, narrow(transposed(b, columns, m.rank), target.b.dtype));
     out.layers.push_back(std::move(layer));
   }
   return out;
@@ -130,13 +136,18 @@ Result<int32_t> AdapterSlots::load(const PreparedAdapter& adapter) {
     return error(Code::Busy, "{}: all {} slots of adapters are taken; `max_loras` sets how many there are",
                  adapter.source, used_.size());
   const auto slot = static_cast<size_t>(free - used_.begin());
-  const Status copied = copy_layers(adapter, slot);
+  const auto id = static_cast<int32_t>(slot) + 1;
+  Status copied = copy_layers(adapter, slot);
+  if (copied.is_ok() && tell_) {
+    copied = tell_(&adapter, id);
+    if (!copied.is_ok()) (void)tell_(nullptr, id);
+  }
   if (!copied.is_ok()) {
     (void)clear_ranks(slot);  // a part of an adapter must not meet the next one in this slot
     return copied;
   }
   *free = true;
-  return static_cast<int32_t>(slot) + 1;
+  return id;
 }
 
 Status AdapterSlots::copy_layers(const PreparedAdapter& adapter, size_t slot) {
@@ -166,7 +177,7 @@ Status AdapterSlots::unload(int32_t slot) {
   if (slot < 1 || i >= used_.size() || !used_[i]) return error(Code::Internal, "no adapter is in slot {}", slot);
   RETURN_IF_ERROR(clear_ranks(i));
   used_[i] = false;
-  return Status::ok();
+  return tell_ ? tell_(nullptr, slot) : Status::ok();
 }
 
 }  // namespace reprise::engine

@@ -3,10 +3,12 @@
 // A fixed number of slots, each with room for an adapter of a fixed rank at every linear layer that takes them:
 // captured graphs hold the addresses, so nothing moves and a slot is written between steps. Slot ids begin at 1; 0 is
 // no adapter. What a slot holds where its adapter has no weights is a rank of 0, which leaves the layer's rows as they
-// are. Owned by the engine and changed by its thread alone; prepare() may run on any thread meanwhile.
+// are. A rank of a world has the columns that its part of a layer gives; the front tells the others what it loads.
+// Owned by the engine and changed by its thread alone; prepare() may run on any thread meanwhile.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -18,6 +20,7 @@
 #include "checkpoint/lora.h"
 #include "device/memory.h"
 #include "device/stream.h"
+#include "passes/rank_cut.h"
 
 namespace reprise::engine {
 
@@ -27,7 +30,7 @@ struct PreparedAdapter {
     size_t target = 0;
     int32_t rank = 0;
     float scale = 1;
-    std::vector<uint8_t> a, b;  // [rank, in], [rank, out]
+    std::vector<uint8_t> a, b;  // [rank, in], [rank, out]: this rank's columns of the latter
   };
   std::string source, base_model;
   int64_t rank = 0;  // the largest of all layers
@@ -54,6 +57,10 @@ class AdapterSlots {
 
   // Checks the adapter against the model's layers and converts its numbers.
   Result<PreparedAdapter> prepare(const checkpoint::LoraAdapter& adapter) const;
+  // Tells the other ranks of what was loaded into a slot, or with none, that it is free. Their error is load()'s.
+  using Tell = std::function<Status(const PreparedAdapter* adapter, int32_t slot)>;
+  void tell_by(Tell tell) { tell_ = std::move(tell); }
+  bool holds(int32_t slot) const { return slot >= 1 && slot <= slots() && used_[static_cast<size_t>(slot) - 1]; }
   // Writes a free slot and says which; Busy without one. No step may be in flight.
   Result<int32_t> load(const PreparedAdapter& adapter);
   // The slot is free afterwards. No sequence may name it.
@@ -61,8 +68,11 @@ class AdapterSlots {
 
  private:
   struct Target {
-    std::string module;
-    TensorType a, b;  // [slots, rank, in], [slots, rank, out]
+    int64_t out() const { return columns.empty() ? b.shape[2].factor : columns.front().of; }
+
+    std::string module, b_input;
+    TensorType a, b;           // [slots, rank, in], [slots, rank, out]
+    std::vector<Cut> columns;  // of all that the layer gives; empty: b has them all
     size_t a_at = 0, b_at = 0, ranks_at = 0, scales_at = 0;
   };
   template <class T>
@@ -76,6 +86,7 @@ class AdapterSlots {
   std::vector<Target> targets_;  // by module
   std::vector<bool> used_;       // slot i + 1
   int64_t rank_ = 0;
+  Tell tell_;
   Stream* stream_ = nullptr;
   Buffer buffer_;
 };

@@ -391,7 +391,7 @@ Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
 
 Engine::~Engine() {
   if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
-  if (options_.member && front()) (void)tell_stop();
+  if (options_.member && front() && !drafts_for_another_) (void)tell_stop();
   const bool ready = runners_[0] && runners_[kAnyPhase];
   if (learned_file_.empty() || !ready || !front()) return;
   if (const Status saved = save_learned(learned_file_, runners_, drafts_); !saved.is_ok())
@@ -419,9 +419,6 @@ Status Engine::choose_adapters() {
   if (!kernels)
     return error(Code::Unsupported, "`max_loras` {}: {} has no kernels for LoRA adapters; allowed: 0",
                  options_.max_loras, device_kind_name(device.kind));
-  if (options_.member)
-    return error(Code::Unsupported, "`max_loras` {}: LoRA adapters are not cut over ranks; allowed: 0, or one rank",
-                 options_.max_loras);
   options_.graph.pipeline.lora = {options_.max_loras, options_.max_lora_rank, models::kAdapterIdsInput};
   return Status::ok();
 }
@@ -492,6 +489,12 @@ Status Engine::open() {
   trace.most_drafts = options_.most_drafts = verifies && models::step_of(*model_, config_, trace).has_states()
                                                  ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts)
                                                  : 0;
+  if (options_.sequence_parts > 1 && models::step_of(*model_, config_, trace).has_states())
+    return error(
+        Code::Unsupported,
+        "`enable_dp_attention`: {} keeps a state for each sequence, and states are not shared out over parts of "
+        "the ranks; leave it out",
+        config_.fields.architecture);
   RETURN_IF_ERROR(choose_rows(trace));
   nn::register_fused_ops(*platform_.ops);
   choose_streams();
@@ -507,9 +510,6 @@ Status Engine::open() {
   RETURN_IF_ERROR(prepared);
   trace.max_tokens = options_.chunked_prefill_size;
   step_ = models::step_of(*model_, config_, trace);
-  if (step_.has_states() && options_.member)
-    return error(Code::Unsupported, "`tp_size` {}: {} keeps states, which are not cut over ranks; allowed: 1",
-                 options_.member->world().size, config_.fields.architecture);
   if (!options_.graph.learned_dir.empty()) {
     const DeviceInfo& info = platform_.device->info();
     learned_file_ =
@@ -550,15 +550,20 @@ Status Engine::check_tower() const {
   if (device.kind != DeviceKind::Cpu || !device.live_sizes)
     return error(Code::Unsupported, "{}: its vision tower runs on the CPU; `device` is {}", name,
                  device_kind_name(device.kind));
-  if (options_.member)
-    return error(Code::Unsupported, "`tp_size` {}: the vision tower of {} is not cut over ranks; allowed: 1",
-                 options_.member->world().size, name);
+  if (options_.sequence_parts > 1)
+    return error(Code::Unsupported, "`enable_dp_attention`: {} reads images, which are not shared out; leave it out",
+                 name);
   return Status::ok();
 }
 
-// The vision tower of a model that has one.
+// The vision tower of a model that has one: the front's alone. Its rows are inputs of the step, which all ranks see.
 Status Engine::prepare_tower() {
   if (!config_.fields.vision) return Status::ok();
+  if (!front()) {
+    if (checkpoint_)
+      checkpoint_->set_aside([](const checkpoint::CheckpointTensor& t) { return t.name.starts_with("visual."); });
+    return Status::ok();
+  }
   constexpr int64_t kMostRows = 2048;
   ASSIGN_OR_RETURN(tower_, Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length),
                                           platform_, options_.graph));
@@ -579,7 +584,10 @@ const PipelineReport* Engine::passes(std::string_view phase) const {
 
 Status Engine::set_draft(std::unique_ptr<Engine> draft) {
   if (draft->reads_source()) RETURN_IF_ERROR(draft->set_source(*this));
-  RETURN_IF_ERROR(draft->resize_kv(options_.max_total_tokens));
+  draft->drafts_for_another_ = true;
+  // Every rank does so for itself, as it opened both.
+  RETURN_IF_ERROR(front() ? draft->resize_here(options_.max_total_tokens)
+                          : draft->follow_resize(options_.max_total_tokens));
   if (const auto waiting = std::move(draft->uncaptured_)) RETURN_IF_ERROR(draft->capture(*waiting));
   draft_ = std::move(draft);
   return Status::ok();

@@ -322,17 +322,21 @@ class Engine final : public Executor {
   Status compute_again(Flight& f, const Status& failed);
 
   // The step over ranks, in engine_ranks.cpp.
+  Status publish(ranks::StepMessage message, std::span<const uint8_t> staged = {});
   Status tell_followers(const ranks::StepMessage& message);
   // `flip`: a bit that turns in one of its launches.
   Status run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output,
                     const Fault* flip = nullptr);
   Status run_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output, const Fault* flip);
   Status tell_stop();
+  Status tell_adapter(const PreparedAdapter* adapter, int32_t slot);
+  Status follow_adapter(const ranks::StepMessage& message);
   Status tell_beside(const Flight& f, int slot);
   Status follow_step(const ranks::StepMessage& message);
   Status follow_beside(const ranks::StepMessage& message, const StepPlan& plan);
   Status feed_marked_tokens(const LiveSizes& live);
   Status follow_resize(int64_t tokens);
+  Status resize_here(int64_t tokens);
   Status take_all_pages();
   Status obey(const ranks::StepMessage& message);
 
@@ -383,8 +387,9 @@ class Engine final : public Executor {
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
   std::unique_ptr<Engine> draft_;
-  const Engine* source_ = nullptr;  // of a head: whose rows it reads; until it is set, `no_source_` stands for them
-  uint64_t bound_source_ = 0;       // generation of its pool that programs are bound to
+  bool drafts_for_another_ = false;  // that one's followers take the messages of this one, and it ends them
+  const Engine* source_ = nullptr;   // of a head: whose rows it reads; until it is set, `no_source_` stands for them
+  uint64_t bound_source_ = 0;        // generation of its pool that programs are bound to
   Buffer no_source_;
   std::vector<int32_t> target_ids_;
   const models::ModelSpec* model_ = nullptr;

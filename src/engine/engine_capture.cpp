@@ -18,6 +18,8 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
   if (options_.max_loras > 0) {
     ASSIGN_OR_RETURN(adapters_, AdapterSlots::create(memory, *stream_, builder.adapters(), options_.max_loras,
                                                      options_.max_lora_rank));
+    if (options_.member && front())
+      adapters_.tell_by([this](const PreparedAdapter* a, int32_t slot) { return tell_adapter(a, slot); });
   }
   if (step_.has_source()) {
     ASSIGN_OR_RETURN(no_source_, memory.allocate(static_cast<size_t>(model_->source_width(config_.fields)) *

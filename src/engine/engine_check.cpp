@@ -22,14 +22,14 @@ Status Engine::check_on_all(const CheckRun& run, const LiveSizes& live, std::spa
   if (!options_.member) return check_here(run, live, places_of(items));
   ranks::Member& member = *options_.member;
   staging_.show();
-  RETURN_IF_ERROR(member.publish({.kind = StepMessage::Kind::Check,
-                                  .phase = static_cast<uint8_t>(run.phase),
-                                  .output = static_cast<uint8_t>(run.output),
-                                  .size = run.size,
-                                  .unfused = run.unfused,
-                                  .keep = static_cast<uint8_t>(run.keep),
-                                  .live = live},
-                                 staging_.shared()));
+  RETURN_IF_ERROR(publish({.kind = StepMessage::Kind::Check,
+                           .phase = static_cast<uint8_t>(run.phase),
+                           .output = static_cast<uint8_t>(run.output),
+                           .size = run.size,
+                           .unfused = run.unfused,
+                           .keep = static_cast<uint8_t>(run.keep),
+                           .live = live},
+                          staging_.shared()));
   if (Status ran = check_here(run, live, places_of(items)); !ran.is_ok()) {
     member.abort(fmt::format("rank 0: {}", ran.message()));
     return member.lost();
@@ -48,9 +48,9 @@ Result<std::vector<std::string>> Engine::compare_here() {
 // The difference of the first rank that has one.
 Result<std::optional<ReplayDifference>> Engine::compare_on_all(size_t phase, StepOutput output) {
   if (options_.member)
-    RETURN_IF_ERROR(options_.member->publish({.kind = StepMessage::Kind::Compare,
-                                              .phase = static_cast<uint8_t>(phase),
-                                              .output = static_cast<uint8_t>(output)}));
+    RETURN_IF_ERROR(publish({.kind = StepMessage::Kind::Compare,
+                             .phase = static_cast<uint8_t>(phase),
+                             .output = static_cast<uint8_t>(output)}));
   const auto found = compare_here();
   if (!found.is_ok()) {
     if (options_.member) options_.member->abort(fmt::format("rank 0: {}", found.status().message()));

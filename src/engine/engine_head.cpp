@@ -117,15 +117,27 @@ Status Engine::open_trained_head() {
   return Status::ok();
 }
 
+namespace {
+
+// Rows of one tensor as they are stored, such as a rank's.
+bool are_rows_of(const DerivedParam& made, std::string_view tensor) {
+  return std::all_of(made.parts.begin(), made.parts.end(),
+                     [&](const ParamPart& part) { return part.recipe == Recipe::Converted && part.tensor == tensor; });
+}
+
+}  // namespace
+
 // The embedding and the logits' head, as far as the head that drafts has them: of the same tensors, in the same form.
 std::vector<void*> Engine::lent_params(std::span<const ParamPlan> params, const ProgramBuilder& builder) {
   std::vector<void*> lent(params.size());
   const auto derived = builder.derived();
   for (size_t i = 0; i < params.size(); ++i) {
     const std::string& name = params[i].name;
-    const bool made = std::any_of(derived.begin(), derived.end(), [&](const auto& d) { return d.name == name; });
-    if ((name != kEmbedding && name != kHead) || made) continue;
-    if (name == kHead && own_logits_head_) continue;  // trained for the drafts, under the model's name for its own
+    const std::string whole = name.substr(0, name.find('['));  // a rank may have a part
+    if (whole != kEmbedding && whole != kHead) continue;
+    const auto made = std::find_if(derived.begin(), derived.end(), [&](const auto& d) { return d.name == name; });
+    if (made != derived.end() && (name == whole || !are_rows_of(*made, whole))) continue;
+    if (whole == kHead && own_logits_head_) continue;  // trained for the drafts, under the model's name for its own
     lends_.push_back(name);
     // A file of packed weights holds all of them.
     if (!options_.lender || !options_.weight_cache.empty()) continue;

@@ -1,5 +1,6 @@
 // The step over ranks: the front tells what runs, the followers run exactly that.
 #include <algorithm>
+#include <filesystem>
 
 #include "engine/engine.h"
 #include "engine/rank_cards.h"
@@ -8,6 +9,8 @@
 namespace reprise::engine {
 
 using ranks::StepMessage;
+
+constexpr size_t kMostReason = 1024;  // of a card
 
 // Sizes by which experts can be shared out.
 Status Engine::check_expert_ranks() const {
@@ -92,10 +95,16 @@ Status Engine::count_gathered(const LiveSizes& live, StepOutput output) {
   return Status::ok();
 }
 
+// A model and what drafts for it are followed by one loop.
+Status Engine::publish(StepMessage message, std::span<const uint8_t> staged) {
+  message.draft = drafts_for_another_ ? 1 : 0;
+  return options_.member->publish(message, staged);
+}
+
 // Steps that run beside the next one may not have been taken yet.
 Status Engine::tell_followers(const StepMessage& message) {
   RETURN_IF_ERROR(options_.member->await_followers());
-  RETURN_IF_ERROR(options_.member->publish(message));
+  RETURN_IF_ERROR(publish(message));
   return options_.member->await_followers();
 }
 
@@ -126,7 +135,7 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
     message.rank = flip->rank.value_or(-1);
     message.node = flip->node ? static_cast<int64_t>(*flip->node) : -1;
   }
-  RETURN_IF_ERROR(member.publish(message, staging_.shared()));
+  RETURN_IF_ERROR(publish(message, staging_.shared()));
   if (Status ran = run_here(plan, phase, live, output, flip); !ran.is_ok()) {
     member.abort(fmt::format("rank 0: {}", ran.message()));
     return member.lost();
@@ -136,21 +145,51 @@ Status Engine::run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& l
 
 Status Engine::tell_stop() {
   RETURN_IF_ERROR(options_.member->await_followers());
-  return options_.member->publish({.kind = StepMessage::Kind::Stop});
+  return publish({.kind = StepMessage::Kind::Stop});
+}
+
+// Followers read the adapter's files by themselves: each has columns of its own. What one of them could not read is the
+// front's error, and the adapter is loaded nowhere.
+Status Engine::tell_adapter(const PreparedAdapter* adapter, int32_t slot) {
+  if (!adapter) return tell_followers({.kind = StepMessage::Kind::Unload, .size = slot});
+  ranks::Member& member = *options_.member;
+  RETURN_IF_ERROR(member.await_followers());
+  RETURN_IF_ERROR(publish({.kind = StepMessage::Kind::Load, .size = slot}));
+  RETURN_IF_ERROR(member.show(std::filesystem::absolute(adapter->source).parent_path().string()).status());
+  ASSIGN_OR_RETURN(const std::vector<std::string> found, member.show(""));
+  RETURN_IF_ERROR(member.await_followers());
+  for (size_t rank = 0; rank < found.size(); ++rank)
+    if (!found[rank].empty()) return invalid("rank {}: {}", rank, found[rank]);
+  return Status::ok();
+}
+
+Status Engine::follow_adapter(const StepMessage& m) {
+  const auto slot = static_cast<int32_t>(m.size);
+  if (m.kind == StepMessage::Kind::Unload) return adapters_.holds(slot) ? adapters_.unload(slot) : Status::ok();
+  ranks::Member& member = *options_.member;
+  ASSIGN_OR_RETURN(const std::vector<std::string> cards, member.show(""));
+  const auto load = [&]() -> Status {
+    ASSIGN_OR_RETURN(const checkpoint::LoraAdapter adapter, checkpoint::LoraAdapter::open(cards[0]));
+    ASSIGN_OR_RETURN(const PreparedAdapter prepared, adapters_.prepare(adapter));
+    ASSIGN_OR_RETURN(const int32_t here, adapters_.load(prepared));
+    return here == slot ? Status::ok() : error(Code::Internal, "slot {} is free here, and not {}", here, slot);
+  };
+  const Status loaded = load();
+  return member.show(loaded.is_ok() ? "" : loaded.message().substr(0, kMostReason)).status();
 }
 
 // A step in flight: followers have taken its inputs when they answer, and compute it behind the one before.
 Status Engine::tell_beside(const Flight& f, int slot) {
   RETURN_IF_ERROR(options_.member->await_followers());  // they have the inputs of the step before
   staging_.show();
-  return options_.member->publish({.kind = StepMessage::Kind::Step,
-                                   .phase = static_cast<uint8_t>(phase_of(f.items)),
-                                   .plan = static_cast<uint8_t>(f.plan.kind),
-                                   .output = static_cast<uint8_t>(f.output),
-                                   .beside = 1,
-                                   .slot = static_cast<uint8_t>(slot),
-                                   .size = f.plan.size,
-                                   .live = f.live});
+  return publish({.kind = StepMessage::Kind::Step,
+                  .phase = static_cast<uint8_t>(phase_of(f.items)),
+                  .plan = static_cast<uint8_t>(f.plan.kind),
+                  .output = static_cast<uint8_t>(f.output),
+                  .beside = 1,
+                  .slot = static_cast<uint8_t>(slot),
+                  .size = f.plan.size,
+                  .live = f.live});
 }
 
 // Tokens that this rank's device has from the step before, by the marks in their places.
@@ -239,6 +278,12 @@ Status Engine::follow_resize(int64_t tokens) {
 }
 
 Status Engine::obey(const StepMessage& m) {
+  if (m.draft != 0) {
+    if (!draft_) return error(Code::Internal, "a message for what drafts, and nothing does");
+    StepMessage mine = m;
+    mine.draft = 0;
+    return draft_->obey(mine);
+  }
   switch (m.kind) {
     case StepMessage::Kind::Step: return follow_step(m);
     case StepMessage::Kind::CopyPage:
@@ -250,6 +295,8 @@ Status Engine::obey(const StepMessage& m) {
     case StepMessage::Kind::Check:
     case StepMessage::Kind::Compare:
     case StepMessage::Kind::Retire: return follow_check(m);
+    case StepMessage::Kind::Load:
+    case StepMessage::Kind::Unload: return follow_adapter(m);
     case StepMessage::Kind::Await:
       for (const StepMarks& marks : marks_)
         if (marks.end && marks.ticket == static_cast<Ticket>(m.size)) RETURN_IF_ERROR(stream_->synchronize(*marks.end));

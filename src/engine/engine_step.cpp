@@ -288,6 +288,13 @@ Status Engine::copy_page_of(int part, kv::PageId from, kv::PageId to) {
 }
 
 Status Engine::resize_kv(int64_t tokens) {
+  RETURN_IF_ERROR(resize_here(tokens));
+  if (options_.member && front())
+    return tell_followers({.kind = ranks::StepMessage::Kind::Resize, .size = options_.max_total_tokens});
+  return Status::ok();
+}
+
+Status Engine::resize_here(int64_t tokens) {
   if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
   for (Flight& f : flights_)
     if (f.ticket != 0) finish(f);
@@ -302,8 +309,6 @@ Status Engine::resize_kv(int64_t tokens) {
   for (kv::KvPool& ledger : ledgers_) RETURN_IF_ERROR(ledger.resize(platform_.device->pool(), pages, {}));
   RETURN_IF_ERROR(stream_->synchronize());
   options_.max_total_tokens = pool_.total_pages() * kv::kPageTokens;
-  if (options_.member && front())
-    return tell_followers({.kind = ranks::StepMessage::Kind::Resize, .size = options_.max_total_tokens});
   return Status::ok();
 }
 

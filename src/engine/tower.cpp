@@ -50,6 +50,7 @@ Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config,
   pipeline.prefetch_bytes = 0;
   pipeline.greedy = pipeline.expand_latents = pipeline.observe_experts = false;
   pipeline.lora = {};
+  pipeline.ranks = {};  // one of them has the tower, whole
   // Linears of the tower are floats, unless the files say otherwise.
   if (pipeline.quantisation) {
     auto quantisation = std::make_shared<checkpoint::QuantPlan>(*pipeline.quantisation);
@@ -68,7 +69,7 @@ Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config,
 Status Tower::bind(const ParamStore& params, Device& device, Stream& stream) {
   stream_ = &stream;
   staging_.declare(*graph_, {});
-  RETURN_IF_ERROR(staging_.allocate(device));
+  RETURN_IF_ERROR(staging_.allocate_alone(device));
   ASSIGN_OR_RETURN(arena_, device.pool().allocate(plan_.arena_bytes, "activations of the vision tower"));
   CompileRequest request;
   request.platform = platform_;

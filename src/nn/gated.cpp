@@ -15,7 +15,7 @@ Projected project(Tensor x, const DeltaSpec& s, const ParamScope& p) {
   const Dim hidden = x.dim(-1);
   const int64_t values = s.value_heads * s.value;
   const auto of = [&](std::string_view name, int64_t features) {
-    return linear(x, p / name, features, false, Shard::None);
+    return linear(x, p / name, features, false, Shard::Column);
   };
   if (s.tensors == DeltaTensors::Apart)
     return {of("in_proj_qkv", s.columns()), of("in_proj_z", values), of("in_proj_b", s.value_heads),
@@ -25,11 +25,11 @@ Projected project(Tensor x, const DeltaSpec& s, const ParamScope& p) {
   const ParamScope qkvz = p / "in_proj_qkvz", ba = p / "in_proj_ba";
   const RowRanges qkv{"weight", {{0, s.key}, {s.key, s.key}, {2 * s.key, own}}, each};
   const auto rows = [&](const ParamScope& from, int64_t first, int64_t count, int64_t all, int64_t features) {
-    return linear(x, from.row_groups("weight", first, count, all, false, {Dim(features), hidden}));
+    return linear(x, from.row_groups("weight", first, count, all, false, {Dim(features), hidden}), {}, Shard::Column);
   };
   Projected y;
   if (s.tensors == DeltaTensors::ByKeyHead) {
-    y.qkv = linear(x, qkvz.param(qkv.text(), {Dim(s.columns()), hidden}));
+    y.qkv = linear(x, qkvz.param(qkv.text(), {Dim(s.columns()), hidden}), {}, Shard::Column);
     y.z = rows(qkvz, 2 * s.key + own, own, each, values);
   } else {
     y.qkv = of("in_proj_qkv", s.columns());
@@ -66,7 +66,7 @@ Tensor delta_layer(Tensor x, const DeltaSpec& s, StepInputs& in, int64_t layer, 
   if (!in.drafts.absent()) attrs.set("most_drafts", in.cache("conv", layer).dim(1).factor - (s.taps - 1));
   const Tensor o = continued("gated_delta", state, {qkv, y.b, y.a, a_log, dt_bias}, in, std::move(attrs));
   const Tensor normed = flatten(rms_norm(o, p / "norm", s.norm_eps));
-  return linear(mul(silu(y.z), normed), p / "out_proj", hidden.factor, false, Shard::None);
+  return linear(mul(silu(y.z), normed), p / "out_proj", hidden.factor, false, Shard::Row);
 }
 
 Tensor gated_attention(Tensor x, const AttentionSpec& s, Tensor table, StepInputs& in, int64_t layer,

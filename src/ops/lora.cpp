@@ -61,7 +61,8 @@ void register_lora_ops(OpRegistry& ops) {
       "[T, K], [T, 1] i32, [S, R, K], [S] i32, [S] f32 -> [T, R] f32: scales[s] * (a[s] x) with s = ids - 1, summed "
       "over K in sixteen ascending chains and one fixed tree; zeros where ids is 0 and behind ranks[s]");
   ops.add(
-      "lora_expand(Rows(a!) y, Rows h, Rows ids, Tensor b, Tensor ranks, *, int begin = 0) -> Tensor(a)", infer_expand,
+      "lora_expand(Rows(a!) y, Rows h, Rows ids, Tensor b, Tensor ranks, *, int begin = 0) -> Tensor(a) : columns",
+      infer_expand,
       "[T, N], [T, R] f32, [T, 1] i32, [S, R, n], [S] i32 -> [T, N]: columns [begin, begin + n) of y + h b[s] with "
       "s = ids - 1, summed over ranks[s] in ascending order in fp32, added, rounded once; where ids or ranks[s] is 0 "
       "the row of y stays as it is");

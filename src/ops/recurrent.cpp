@@ -6,6 +6,8 @@
 namespace reprise {
 namespace {
 
+constexpr const char* kKeyHeads = "key_heads";
+
 // Slots that states are read from and written to, and the first row of each sequence: operands i, i + 1 and i + 2.
 Status want_sequences(const OpCall& c, size_t i) {
   for (size_t at = i; at < i + 3; ++at) {
@@ -55,7 +57,7 @@ Result<Types> infer_causal_conv(const OpCall& c) {
 Result<Types> infer_gated_delta(const OpCall& c) {
   RETURN_IF_ERROR(want_state(c, 4));
   const Shape& state = c.in[0].shape;
-  const int64_t heads = state[1].factor, value = state[3].factor, key_heads = c.attrs->integer("key_heads"),
+  const int64_t heads = state[1].factor, value = state[3].factor, key_heads = c.attrs->integer(kKeyHeads),
                 drafts = c.attrs->integer("most_drafts");
   int64_t key = state[2].factor;
   if (key_heads <= 0 || heads % key_heads != 0)
@@ -86,10 +88,20 @@ Result<Types> infer_gated_delta(const OpCall& c) {
 
 }  // namespace
 
+std::vector<HeadColumns> head_columns(const OpCall& c) {
+  if (!c.op->has(op_trait::kHeads) || !c.attrs->find(kKeyHeads)) return {};
+  const int64_t heads = c.in[0].shape[1].factor, value = c.in[0].shape[3].factor,
+                key_heads = c.attrs->integer(kKeyHeads),
+                key = (c.in[1].shape[1].factor - heads * value) / (2 * key_heads);
+  return {{1, key_heads, key}, {1, key_heads, key}, {1, heads, value}, {2, heads, 1}, {3, heads, 1}};
+}
+
+void set_key_heads(Attrs& attrs, int64_t heads) { attrs.set(kKeyHeads, heads); }
+
 void register_recurrent_ops(OpRegistry& ops) {
   ops.add(
       "causal_conv(Cache(a!) state, Tensor x, Tensor weight, Index state_read, Index state_write, Index cu_seqlens, "
-      "Index? drafts) -> (Tensor(a), Tensor)",
+      "Index? drafts) -> (Tensor(a), Tensor) : columns",
       infer_causal_conv,
       "[S, K-1, C] f32, [T, C], [C, 1, K], [R], [R], [R+1] -> the states, [T, C]: silu(sum over j of weight[c, j] "
       "x[t - K + 1 + j, c]) in fp32, the oldest row first, rounded once; rows before a sequence's first one are those "
@@ -100,7 +112,7 @@ void register_recurrent_ops(OpRegistry& ops) {
   ops.add(
       "gated_delta(Cache(a!) state, Tensor qkv, Tensor b, Tensor a, Tensor a_log, Tensor dt_bias, Index state_read, "
       "Index state_write, Index cu_seqlens, Index? drafts, *, int key_heads, int most_drafts = 0) "
-      "-> (Tensor(a), Tensor) : split_point",
+      "-> (Tensor(a), Tensor) : split_point per_head",
       infer_gated_delta,
       "[S, H, K, V] f32, [T, 2 G K + H V], [T, H], [T, H], [H] f32, [H] f32, [R], [R], [R+1] -> the states, [T, H, V]: "
       "row by row S = exp(g) S + k u^T and o = S^T q, with u = sigmoid(b) (v - exp(g) S^T k), g = -exp(a_log) "

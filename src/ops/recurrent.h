@@ -1,6 +1,8 @@
 // The ops of layers with a state for each sequence; register_core_ops() adds them.
 #pragma once
 
+#include <vector>
+
 #include "ops/schema.h"
 
 namespace reprise {
@@ -12,5 +14,17 @@ void register_recurrent_ops(OpRegistry& ops);
 constexpr int64_t delta_state_rows(int64_t key, int64_t value, int64_t drafts) {
   return key + drafts + (drafts * (key + 2) + value - 1) / value;
 }
+
+// Columns of an operand in two sizes: heads of one size, side by side. Blocks of one operand follow each other.
+struct HeadColumns {
+  size_t operand = 0;
+  int64_t heads = 0, size = 0;
+};
+
+// Of a call that works head by head on states in slots, [S, H, ...]: the columns of its other operands, those of the
+// heads of keys first. An operand in one size has a number for each of the H heads. Empty for every other call.
+std::vector<HeadColumns> head_columns(const OpCall& call);
+// The call has so many heads of keys now.
+void set_key_heads(Attrs& attrs, int64_t heads);
 
 }  // namespace reprise

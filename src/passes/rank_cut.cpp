@@ -1,8 +1,50 @@
 #include "passes/rank_cut.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 
 namespace reprise {
+
+int64_t count_of(const std::vector<Cut>& pieces) {
+  int64_t count = 0;
+  for (const Cut& piece : pieces) count += piece.count;
+  return count;
+}
+
+std::string name_of(const std::vector<Cut>& pieces) {
+  std::string list;
+  for (const Cut& piece : pieces) list += fmt::format("{}{}+{}", list.empty() ? "" : ",", piece.first, piece.count);
+  return fmt::format("[{}/{}]", list, pieces.front().of);
+}
+
+std::vector<Cut> take_pieces(std::string& name) {
+  const size_t open = name.rfind('[');
+  if (open == std::string::npos || name.back() != ']') return {};
+  std::vector<Cut> pieces;
+  const char *at = name.data() + open + 1, *end = name.data() + name.size() - 1;
+  const auto take = [&](int64_t& number, char behind) {
+    const auto [next, problem] = std::from_chars(at, end, number);
+    const bool fine = problem == std::errc() && (behind == '\0' ? next == end : next < end && *next == behind);
+    at = next + (fine && behind != '\0' ? 1 : 0);
+    return fine;
+  };
+  for (bool more = true; more;) {
+    Cut piece;
+    if (!take(piece.first, '+')) return {};
+    const char* count = at;
+    more = take(piece.count, ',');
+    if (!more) at = count;
+    if (!more && !take(piece.count, '/')) return {};
+    pieces.push_back(piece);
+  }
+  int64_t of = 0;
+  if (!take(of, '\0')) return {};
+  for (Cut& piece : pieces) piece.of = of;
+  name.resize(open);
+  return pieces;
+}
 
 Cut share_of(int64_t count, RankShare s) {
   const int64_t first = count * s.rank / s.size;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "passes/derived_param.h"
@@ -34,6 +35,12 @@ struct Cut {
 
   Cut times(int64_t n) const { return {first * n, count * n, of * n, repeated, even}; }
 };
+
+// Of several pieces of one size: how many units, and "[0+8,24+8/48]", which names of parameters and inputs end with.
+int64_t count_of(const std::vector<Cut>& pieces);
+std::string name_of(const std::vector<Cut>& pieces);
+// The pieces that a name ends with, which is left without them; none: it names the whole.
+std::vector<Cut> take_pieces(std::string& name);
 
 // Which rank has which of `count` units, each in one piece.
 Cut share_of(int64_t count, RankShare share);

@@ -28,6 +28,7 @@ void Sharder::find_groups(const Node& n) {
       if (v->def->is_view() && v->type.shape.rank() == 3) head_size = v->type.shape[2].factor;
       v = v->def->in[0];
     }
+    if (stack_of(*v->def) < v->def->in.size()) v = v->def->in[static_cast<size_t>(v->def->op->mutated_operand())];
     if (v->def->op->has(op_trait::kLinear) && head_size > 0) groups_[v->def] = {mine, head_size};
   }
 }

@@ -14,7 +14,12 @@ std::string_view Sharder::word_of(const Node& n) {
 Status Sharder::run() {
   for (const Symbol& s : g_.symbols()) RETURN_IF_ERROR(out_.add_symbol(s.name, s.bound).status());
   for (const Node* n = g_.first(); n; n = n->next)
-    if (n->op->has(op_trait::kHeads)) find_groups(*n);
+    if (n->op->has(op_trait::kHeads)) {
+      find_groups(*n);
+      find_states(*n);
+    } else if (n->op->has(op_trait::kColumns)) {
+      find_gates(*n);
+    }
   find_drawing();
   if (parted()) RETURN_IF_ERROR(find_part());
   for (Node* n = g_.first(); n; n = n->next) RETURN_IF_ERROR(visit(*n));
@@ -50,9 +55,11 @@ Status Sharder::visit(Node& n) {
 }
 
 Status Sharder::by_traits(Node& n) {
+  if (states_.contains(&n)) return continue_state(n);
   if (n.op->has(op_trait::kLinear)) return linear(n);
   if (n.op->has(OperandRole::Table)) return embedding(n);
   if (n.op->has(op_trait::kHeads)) return per_head(n);
+  if (const size_t stack = stack_of(n); stack < n.in.size()) return add_stack(n, stack);
   if (n.op->has(op_trait::kColumns)) return columns(n);
   if (n.is_view()) return view(n);
   if (n.op->has(op_trait::kVectors) && n.in[0]->type.shape.rank() == 3) return vectors(n);
@@ -73,6 +80,7 @@ Status Sharder::vectors(const Node& n) {
 }
 
 Status Sharder::input(const Node& n) {
+  if (is_stack(*n.result())) return Status::ok();  // made where it is read
   TensorType type = n.result()->type;
   const std::string& name = n.attrs.text("name");
   if (const Node* known = out_.find_input(name)) {
@@ -81,6 +89,8 @@ Status Sharder::input(const Node& n) {
   }
   if (is_cache(*n.result()) && is_cut_cache(*n.result()))
     type.shape[2] = Dim(share_of_heads(type.shape[2].factor, type.shape[2].factor, share_.heads()).count);
+  if (const auto state = state_sizes_.find(n.result()); state != state_sizes_.end())
+    type.shape[state->second.first] = Dim(state->second.second);
   ASSIGN_OR_RETURN(Node * made, out_.add_source(*n.op, name, type, n.made_by));
   at_[n.result()] = {made->result(), std::nullopt};
   return Status::ok();
@@ -102,6 +112,7 @@ Result<Value*> Sharder::whole(const Value* old) {
   if (old->def->is_param()) return param(old);
   RETURN_IF_ERROR(settle(old));
   Placed& p = placed(old);
+  if (!p.pieces.empty()) return refuse(*old->def, "columns of this rank's heads alone are asked for by all");
   if (p.partial) {
     ASSIGN_OR_RETURN(Node * sum, sum_over_ranks(p.value, {}, p.value->type.dtype));
     c_.applied(*sum, fmt::format("%{} is a part of a sum here; the sums of {} ranks are added", old->id, share_.size));

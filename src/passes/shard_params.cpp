@@ -42,6 +42,18 @@ Result<Value*> Sharder::param_part(const Value* old, int dim, int64_t matrices, 
   return add_part(old, type, std::move(mine));
 }
 
+Result<Value*> Sharder::param_pieces(const Value* old, const std::vector<Cut>& pieces) {
+  if (pieces.size() == 1) return param_part(old, 0, 1, 1, pieces.front());
+  const std::string name = old->def->attrs.text("name") + name_of(pieces);
+  if (Node* known = out_.find_param(name)) return known->result();
+  const std::vector<ParamPart> parts = parts_of(old);
+  DerivedParam mine{name, {}};
+  TensorType type = old->type;
+  for (const Cut& cut : pieces) cut_parts(parts, cut.first, cut.first + cut.count, mine.parts);
+  type.shape[0] = Dim(count_of(pieces));
+  return add_part(old, type, std::move(mine));
+}
+
 Result<Value*> Sharder::group_part(const Value* old, const Cut& groups, const std::optional<Cut>& cut, bool columns) {
   std::string name = fmt::format("{}[{}+{}/{}]", old->def->attrs.text("name"), groups.first, groups.count, groups.of);
   if (cut) name += fmt::format("{}[{}+{}/{}]", columns ? ":" : "", cut->first, cut->count, cut->of);

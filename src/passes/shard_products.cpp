@@ -7,6 +7,7 @@
 namespace reprise {
 
 Status Sharder::linear(Node& n) {
+  if (const auto pieces = products_.find(&n); pieces != products_.end()) return linear_in_pieces(n, pieces->second);
   c_.count_tried();
   const size_t weight = n.op->first(OperandRole::Weight);
   const bool asked = word_of(n) != "none";

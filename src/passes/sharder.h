@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "passes/pass.h"
@@ -35,10 +36,17 @@ class Sharder {
     Value* groups =
         nullptr;           // borders of the groups, or of the part, of which this rank has the rows; null: it has all
     bool partial = false;  // it is a part of a sum that all ranks have parts of
+    std::vector<Cut> pieces = {};  // columns of this rank's heads, in one piece or several; others' are never asked for
   };
   // Heads of a product's columns that stay together.
   struct HeadGroups {
     int64_t groups = 0, head_size = 0;
+  };
+  // How a call that continues states is cut.
+  struct StateCut {
+    Cut heads;                              // of the states; none where they have columns alone
+    int64_t groups = 0, of_groups = 0;      // of those heads, and of all: a head of keys each
+    std::vector<std::vector<Cut>> columns;  // by operand: in two sizes, or a parameter with a row for each column
   };
 
   // What every rule uses (shard_over_ranks.cpp).
@@ -88,6 +96,8 @@ class Sharder {
   Result<Value*> param(const Value* old);
   // This rank's part of a parameter that is `matrices` times cut.of units of `unit` rows, along its size `dim`.
   Result<Value*> param_part(const Value* old, int dim, int64_t matrices, int64_t unit, const Cut& cut);
+  // The same of rows in several pieces, one behind the other.
+  Result<Value*> param_pieces(const Value* old, const std::vector<Cut>& pieces);
   // What a parameter has for this rank's groups: of a matrix only the rows of `cut`, if there is one, or the columns.
   Result<Value*> group_part(const Value* old, const Cut& groups, const std::optional<Cut>& cut, bool columns = false);
   // Whether the loader makes some columns of it.
@@ -161,6 +171,25 @@ class Sharder {
   // Some heads of a value in three sizes, of which all ranks have all.
   Result<Value*> own_heads(const Value* v, const Cut& cut);
 
+  // Adapters (shard_adapters.cpp).
+  // Matrices in memory of the engine's, each with a column for each column of the result that reads them.
+  static bool is_stack(const Value& v);
+  static size_t stack_of(const Node& n);  // which operand is one; none: as many as there are
+  Status add_stack(const Node& n, size_t stack);
+  // These columns of each matrix; the input's name says which.
+  Result<Value*> stack_part(const Value* old, const std::vector<Cut>& pieces);
+
+  // States (shard_states.cpp).
+  // Heads of a state that are here, and what makes their columns.
+  void find_states(const Node& n);
+  void find_columns(const Value* v, const std::vector<Cut>& pieces);
+  void find_gates(const Node& n);
+  static const Value* behind_columns(const Value* v);
+  Status continue_state(const Node& n);
+  Status linear_in_pieces(const Node& n, const std::vector<Cut>& pieces);
+  // These columns of a value, made alone or taken from all.
+  Result<Value*> own_columns(const Value* v, const std::vector<Cut>& pieces);
+
   Graph& g_;
   PassContext& c_;
   RankShare share_;
@@ -169,13 +198,16 @@ class Sharder {
   Value* part_ = nullptr;  // borders of the rows of this rank's part; null: there is one part
   std::unordered_map<const Value*, Placed> at_;
   std::unordered_map<const Node*, HeadGroups> groups_;
-  std::unordered_map<const Value*, Value*> own_indices_;  // of an input, those of this rank's part
-  std::unordered_map<const Value*, Value*> borders_;      // of all groups, and of this rank's
-  std::unordered_map<const Value*, Value*> own_rows_;     // rows sorted by expert, and of these this rank's alone
   const Node* drawing_ = nullptr;            // the call that draws tokens, where ranks do so without whole logits ...
   int64_t vocabulary_ = 0;                   // ... from so many; 0: it is not there
   Value* merged_ = nullptr;                  // its tokens, as far as they are known without whole logits
-  std::unordered_set<const Value*> packed_;  // borders of rows that are here alone, from 0 on
+  std::unordered_map<const Node*, StateCut> states_;
+  std::unordered_map<const Node*, std::vector<Cut>> products_;             // whose columns are pieces
+  std::unordered_map<const Value*, std::pair<int, int64_t>> state_sizes_;  // of an input: which size is how large here
+  std::unordered_map<const Value*, Value*> own_indices_;                   // of an input, those of this rank's part
+  std::unordered_map<const Value*, Value*> borders_;                       // of all groups, and of this rank's
+  std::unordered_map<const Value*, Value*> own_rows_;  // rows sorted by expert, and of these this rank's alone
+  std::unordered_set<const Value*> packed_;            // borders of rows that are here alone, from 0 on
 };
 
 }  // namespace reprise

@@ -20,14 +20,27 @@ namespace reprise::ranks {
 // What a follower does next. A fixed struct: nothing in it is a length that is believed.
 struct StepMessage {
   // Check, Compare, Retire: parts of --verify-replay (engine/engine_check.cpp).
-  // Await: nothing is published; see Member::want().
-  enum class Kind : uint8_t { Step, CopyPage, Resize, Check, Compare, Retire, Await, Stop } kind = Kind::Stop;
-  uint8_t phase = 0;         // Step: which phase's program (index of engine::kPhases) ...
-  uint8_t plan = 0;          // ... how it runs (engine::StepPlan::Kind) ...
-  uint8_t output = 0;        // ... and which heads (engine::StepOutput)
-  uint8_t beside = 0;        // Step: 1: it is in the device's queue when a rank has done it, behind the one before ...
-  uint8_t slot = 0;          // ... and its inputs stay in this slot of the staging
-  int64_t size = 0;          // Step: the captured size. Resize: pages of the cache. Await: the number of a message
+  // Await: nothing is published; see Member::want(). Load: a LoRA adapter, whose folder is the front's next card.
+  enum class Kind : uint8_t {
+    Step,
+    CopyPage,
+    Resize,
+    Check,
+    Compare,
+    Retire,
+    Load,
+    Unload,
+    Await,
+    Stop
+  } kind = Kind::Stop;
+  uint8_t phase = 0;   // Step: which phase's program (index of engine::kPhases) ...
+  uint8_t plan = 0;    // ... how it runs (engine::StepPlan::Kind) ...
+  uint8_t output = 0;  // ... and which heads (engine::StepOutput)
+  uint8_t beside = 0;  // Step: 1: it is in the device's queue when a rank has done it, behind the one before ...
+  uint8_t slot = 0;    // ... and its inputs stay in this slot of the staging
+  uint8_t draft = 0;   // 1: for the engine that drafts for the model, not for the model's
+  // Step: the captured size. Resize: pages of the cache. Load, Unload: an adapter's slot. Await: a message's number.
+  int64_t size = 0;
   int64_t from = 0, to = 0;  // CopyPage ...
   int64_t part = 0;          // ... on the ranks of this part of the world
   uint8_t unfused = 0;       // Check: which program runs. Retire: all run unfused from now on
@@ -56,7 +69,7 @@ struct Part {
 // The page of control. Lines that several ranks spin on lie apart.
 struct Control {
   static constexpr uint64_t kMagic = 0x52505253'52414e4bu;
-  static constexpr uint32_t kProtocol = 5;
+  static constexpr uint32_t kProtocol = 6;
   static constexpr size_t kCardBytes = size_t{8} << 10;
   static constexpr size_t kReasonBytes = 480;
 

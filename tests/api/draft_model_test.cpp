@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/local_world.h"
+#include "sched/generator.h"
+
 namespace reprise::api {
 namespace {
 
@@ -109,10 +112,83 @@ TEST(DraftModel, OfAnotherVocabularyIsAnError) {
             std::string::npos)
       << message;
   EXPECT_NE(message.find("`speculative_draft_model_path`"), std::string::npos) << message;
-  ModelSettings ranks = with_draft("llama_mha_untied");
-  ranks.tp_size = 2;
-  EXPECT_NE(ranks.check().message().find("with `tp_size` 2: a draft model is on one rank alone yet"),
-            std::string::npos);
+}
+
+// Every rank has a part of both models; what is guessed, and how much of it comes true, is what one rank guesses.
+TEST(DraftModel, GuessesOverRanksAsOnOne) {
+  for (const std::string name : {"llama_gqa3_tied", "llama_mha_untied"}) {
+    SCOPED_TRACE(name);
+    ModelSettings s = with_draft(name);
+    const auto speculation = s.speculation.options();
+    ASSERT_TRUE(speculation.is_ok()) << speculation.status().message();
+    const auto run = [&](engine::Engine& e) {
+      sched::GeneratorOptions o;
+      o.speculation = *speculation;
+      o.speculation.adaptive = false;
+      sched::Generator generator(e, o);
+      std::vector<sched::GenerationRequest> requests(3);
+      for (size_t i = 0; i < requests.size(); ++i) {
+        for (int32_t t = 0; t < 5 + 40 * static_cast<int32_t>(i); ++t)
+          requests[i].prompt.push_back(3 + (t * t + 7 * t) % 200);
+        requests[i].sampling.max_new_tokens = 20;
+        requests[i].sampling.ignore_eos = true;
+      }
+      const auto results = generator.run(requests);
+      EXPECT_TRUE(results.is_ok()) << results.status().message();
+      std::vector<std::vector<int32_t>> tokens;
+      if (results.is_ok())
+        for (const auto& r : *results) tokens.push_back(r.tokens);
+      const sched::SpeculationStats stats = generator.speculation();
+      return std::tuple(tokens, stats.draft_tokens, stats.accepted_tokens);
+    };
+    auto alone = open_engine(s);
+    ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+    const auto one = run(**alone);
+    EXPECT_GT(std::get<1>(one), 20u);
+    s.tp_size = 3;
+    ASSERT_TRUE(s.check().is_ok()) << s.check().message();
+    auto world = engine::LocalWorld::start(3, [s](std::shared_ptr<ranks::Member> member) {
+      ModelSettings mine = s;
+      mine.member = std::move(member);
+      return open_engine(mine);
+    });
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    engine::Engine& front = (*world)->front();
+    EXPECT_EQ(run(front), one);
+    EXPECT_LT(front.draft()->memory().weight_bytes, (*alone)->draft()->memory().weight_bytes);
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_EQ((*world)->at(rank).draft()->memory().kv_pages, front.memory().kv_pages) << rank;
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  }
+}
+
+TEST(DraftModel, WhatRanksDoNotDraftIsRefused) {
+  ModelSettings s = with_draft("llama_mha_untied");
+  s.tp_size = 2;
+  s.device = "ascend";
+  s.ascend_runtime = "sim";
+  EXPECT_NE(s.check().message().find("with `tp_size` 2: several ranks draft on cpu alone yet; with `device` ascend "
+                                     "allowed: 1"),
+            std::string::npos)
+      << s.check().message();
+  s.device = "cpu";
+  s.serving = true;
+  s.dp_size = 2;
+  s.enable_dp_attention = true;
+  EXPECT_NE(s.check().message().find("with `enable_dp_attention`: what drafts has no parts"), std::string::npos)
+      << s.check().message();
+  // A number of ranks that the model can be cut for and the draft model cannot.
+  s = with_draft("llama_mha_untied");
+  s.tp_size = 6;
+  const auto world = engine::LocalWorld::start(6, [s](std::shared_ptr<ranks::Member> member) {
+    ModelSettings mine = s;
+    mine.member = std::move(member);
+    return open_engine(mine);
+  });
+  ASSERT_FALSE(world.is_ok());
+  EXPECT_NE(world.status().message().find("`tp_size` 6: LlamaForCausalLM has 5 query heads; allowed: 1, 2, 3, 4, 5"),
+            std::string::npos)
+      << world.status().message();
 }
 
 }  // namespace

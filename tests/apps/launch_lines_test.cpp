@@ -137,7 +137,7 @@ TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
       {"--lora a.gguf", "adapters as GGUF files are not read; --lora-modules NAME=FOLDER takes those that PEFT saves"},
       {"--lora-paths a=b a=c", "--lora-modules: two adapters are called \"a\""},
       {"--max-loras 1 --lora-modules a=b c=d", "--lora-modules names 2 adapters; --max-loras 1 holds fewer"},
-      {"--enable-lora --dp-size 2", "--max-loras 4: LoRA adapters are on one rank of one replica yet"},
+      {"--enable-lora --dp-size 2", "--max-loras 4: LoRA adapters are loaded into one replica yet"},
       {"--enable-hierarchical-cache", "device's memory alone"},
       {"--chunked-prefill-size 0", "allowed: 1 to 1048576, or -1"},
       {"--chunked-prefill-size -2", "allowed: -1 to"},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/isa.h"
+#include "engine/local_world.h"
 #include "sched/scheduler.h"
 #include "support/answers.h"
 #include "support/goldens.h"
@@ -31,6 +32,7 @@ struct Opening {
   engine::GraphOptions graph = {};
   bool test_mode = true;  // REPRISE_TEST_MODE counts
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const Opening& s) {
@@ -40,7 +42,9 @@ Result<std::unique_ptr<engine::Engine>> open(const Opening& s) {
   device.isa = s.isa;
   device.threads = s.threads;
   device.pin_threads = false;
+  device.member = s.member;
   engine::EngineOptions o;
+  o.member = s.member;
   o.graph = s.graph;
   if (s.test_mode) RETURN_IF_ERROR(testing_support::apply_test_mode(o, device));
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
@@ -265,6 +269,34 @@ TEST_P(LoraBitsTest, FusionsAreThoseOfTheModelAlone) {
     EXPECT_EQ(matched(*e, pass), matched(*without, pass)) << pass;
 }
 
+// A rank adds its own columns of an adapter to its own columns of a layer: alone, mixed and with none, eagerly and in
+// graphs, and also where several ranks have the same heads.
+TEST_P(LoraBitsTest, SeveralRanksGiveTheBitsOfOne) {
+  Opening s = opening();
+  s.test_mode = false;
+  s.threads = 1;
+  auto one = with_adapters(s);
+  ASSERT_TRUE(one);
+  const auto expected = together(*one, kMixed);
+  const bool groups_of_three = GetParam().model.find("gqa3") != std::string::npos;
+  for (const int size : groups_of_three ? std::vector<int>{2, 3, 6} : std::vector<int>{2, 4})
+    for (const auto policy : {engine::GraphPolicy::Auto, engine::GraphPolicy::Off}) {
+      s.graph.policy = policy;
+      auto world = engine::LocalWorld::start(size, [s](std::shared_ptr<ranks::Member> member) {
+        Opening mine = s;
+        mine.member = std::move(member);
+        return open(mine);
+      });
+      ASSERT_TRUE(world.is_ok()) << world.status().message();
+      engine::Engine& front = (*world)->front();
+      for (const std::string& a : GetParam().adapter) must_load(front, a);
+      const auto got = together(front, kMixed);
+      for (size_t i = 0; i < kMixed.size(); ++i) EXPECT_TRUE(same_bits(expected[i], got[i])) << size << ": " << i;
+      EXPECT_LT(front.memory().adapter_bytes, one->memory().adapter_bytes);
+      for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Bases, LoraBitsTest, testing::ValuesIn(bases()),
                          [](const auto& info) { return info.param.name; });
 
@@ -286,6 +318,37 @@ TEST(LoraTest, SlotsAreWrittenAgainAndMayBeFull) {
   must_load(*fresh, "llama_gqa3_tied.style");
   EXPECT_TRUE(same_bits(together(*fresh, {1})[0], together(*e, {1})[0]));
   EXPECT_FALSE(same_bits(tone[0], together(*e, {1})[0]));
+}
+
+// Slots are freed and written again on all ranks; a folder that is gone when the others read it is the front's error.
+TEST(LoraTest, SlotsOfSeveralRanksAreWrittenTogether) {
+  auto one = must_open({.loras = 1});
+  auto world = engine::LocalWorld::start(2, [](std::shared_ptr<ranks::Member> member) {
+    return open({.loras = 1, .threads = 1, .member = std::move(member)});
+  });
+  ASSERT_TRUE(one && world.is_ok()) << world.status().message();
+  engine::Engine& front = (*world)->front();
+  const auto none = together(*one, {1});
+  must_load(front, "llama_gqa3_tied.tone");
+  EXPECT_FALSE(same_bits(none[0], together(front, {1})[0]));
+  EXPECT_EQ(load(front, folder_of("llama_gqa3_tied.style")).status().code(), Code::Busy);
+  EXPECT_TRUE(front.adapters().unload(1).is_ok());
+  EXPECT_TRUE(same_bits(none[0], together(front, {1})[0]));
+  {
+    const auto adapter = checkpoint::LoraAdapter::open(folder_of("llama_gqa3_tied.style"));
+    ASSERT_TRUE(adapter.is_ok()) << adapter.status().message();
+    auto prepared = front.adapters().prepare(*adapter);
+    ASSERT_TRUE(prepared.is_ok()) << prepared.status().message();
+    prepared->source = "/not/there/adapter_model.safetensors";
+    const auto refused = front.adapters().load(*prepared);
+    ASSERT_FALSE(refused.is_ok());
+    EXPECT_NE(refused.status().message().find("rank 1: /not/there: not a folder"), std::string::npos)
+        << refused.status().message();
+  }
+  EXPECT_EQ(must_load(front, "llama_gqa3_tied.style"), 1);
+  must_load(*one, "llama_gqa3_tied.style");
+  EXPECT_TRUE(same_bits(together(*one, {1})[0], together(front, {1})[0]));
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
 }
 
 TEST(LoraTest, AdaptersThatDoNotFitAreRefusedInOneLine) {

@@ -107,7 +107,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RanksFaultTest,
                                          FaultCase{"qwen3_tied", "stale-input@3", "on rank 0: "},
                                          FaultCase{"llama_gqa3_tied", "wrong-length@3", "on rank 0: ", 3},
                                          FaultCase{"qwen3_tied", "kernel-error@3", "kernel failed"},
-                                         FaultCase{"deepseek_v3_dense", "stale-input@3", "on rank 0: "}),
+                                         FaultCase{"deepseek_v3_dense", "stale-input@3", "on rank 0: "},
+                                         FaultCase{"qwen3_5", "stale-input@3", "on rank 0: "}),
                          [](auto& info) { return fmt::format("case{}", info.index); });
 
 std::vector<int32_t> greedy(engine::Engine& e, int steps) {
@@ -161,7 +162,8 @@ TEST(RanksReplay, AFaultOnAFollowerAloneIsFoundAndNamed) {
 }
 
 TEST(RanksReplay, NothingIsFoundWhereNothingIsWrong) {
-  for (const auto& [model, size] : {std::pair{"llama_gqa3_tied", 3}, {"mixtral_top2", 2}, {"deepseek_v2_lite", 2}}) {
+  for (const auto& [model, size] :
+       {std::pair{"llama_gqa3_tied", 3}, {"mixtral_top2", 2}, {"deepseek_v2_lite", 2}, {"qwen3_next", 2}}) {
     engine::GraphOptions g;
     g.verify_replay = 2;
     auto world = world_of(model, g, size);

@@ -178,6 +178,17 @@ INSTANTIATE_TEST_SUITE_P(Others, RanksTest,
                                           std::string(dtype_name(info.param.dtype)));
                          });
 
+// States are cut by heads: of as many ranks as heads of keys, fewer or more; three heads over four ranks stay whole.
+INSTANTIATE_TEST_SUITE_P(States, RanksTest,
+                         testing::Values(Case{"qwen3_next", DType::BF16, {2, 4, 6, {2, 2}, {4, 2}}},
+                                         Case{"qwen3_next", DType::F32, {2}}, Case{"qwen3_5", DType::F32, {2, 3}},
+                                         Case{"qwen3_5", DType::BF16, {2}},
+                                         Case{"qwen3_5_moe_text_of_images", DType::BF16, {2, 4, {4, 4}}}),
+                         [](const auto& info) {
+                           return printed(info.param.model + std::string("_") +
+                                          std::string(dtype_name(info.param.dtype)));
+                         });
+
 // Ranks of several hosts see no memory of each other: what they exchange goes over a wire.
 struct HostsCase {
   std::string path;
@@ -217,6 +228,7 @@ INSTANTIATE_TEST_SUITE_P(Hosts, HostsTest,
                                          HostsCase{"mixtral_top2", DType::BF16, {1, 1}, 2},
                                          HostsCase{"mixtral_top2", DType::BF16, {2, 2}, 2},
                                          HostsCase{"deepseek_v3_moe", DType::BF16, {2, 1}, 3},
+                                         HostsCase{"qwen3_next", DType::BF16, {1, 1}},
                                          HostsCase{"models_quantised/compressed_static", DType::BF16, {1, 1}},
                                          HostsCase{"models_quantised/modelslim_moe_dynamic", DType::BF16, {1, 1}, 2},
                                          HostsCase{"gguf/qwen3_moe_norm.gguf", DType::BF16, {1, 1}}),
@@ -306,7 +318,7 @@ TEST_P(QuantisedRanksTest, TwoRanksGiveTheSameBits) {
   EngineSetup setup = small_setup(DType::BF16);
   if (GetParam().find("f16") != std::string::npos) setup.dtype = DType::F16;
   const auto named = [&](const char* part) { return GetParam().find(part) != std::string::npos; };
-  const bool experts = named("moe") || named("deepseek") || named("mla");
+  const bool experts = named("moe") || named("deepseek") || named("mla") || named("next");
   expect_same_bits_over(std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + GetParam(), setup,
                         experts ? std::vector<Sizes>{2, {2, 2}} : std::vector<Sizes>{2});
 }
@@ -320,7 +332,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "models_quantised/modelslim_moe_dynamic", "models_quantised/modelslim_moe_static",
                     "models_quantised/modelslim_norm_bias", "models_quantised/modelslim_static",
                     "models_quantised/modelslim_static_bias", "gguf/deepseek_v2_lite.gguf", "gguf/deepseek_v3_moe.gguf",
-                    "gguf/qwen3_moe_norm.gguf"),
+                    "gguf/qwen3_moe_norm.gguf", "gguf/qwen3_next.gguf"),
     [](const auto& info) { return printed(info.param); });
 
 // Experts in MXFP4 are cut by rows of blocks; one group of keys and values is on all ranks.
@@ -346,6 +358,29 @@ TEST(RanksTest, SharedOutExpertsGiveTheSameBitsInEveryGraphMode) {
       ASSERT_TRUE(world.is_ok()) << world.status().message();
       expect_same(one, answers_of((*world)->front()), std::string(graph_mode_name(prefill)));
     }
+}
+
+// A rank's slots have its heads alone; eager, whole and piecewise graphs go on from them alike.
+TEST(RanksTest, StatesGiveTheSameBitsInEveryGraphMode) {
+  for (const char* model : {"qwen3_next", "qwen3_5"}) {
+    EngineSetup setup = small_setup(DType::BF16);
+    const std::string path = tiny_model_path(model);
+    auto alone = testing_support::open_engine(path, setup);
+    ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+    const Answers one = answers_of(**alone);
+    for (const auto policy : {engine::GraphPolicy::Off, engine::GraphPolicy::Required})
+      for (const GraphMode prefill : {GraphMode::Piecewise, GraphMode::Whole}) {
+        setup.policy = policy;
+        setup.prefill = prefill;
+        auto world = open_ranked(path, setup, 2);
+        ASSERT_TRUE(world.is_ok()) << world.status().message();
+        const auto &mine = (*world)->front().state_pool().caches(), &all = (*alone)->state_pool().caches();
+        ASSERT_EQ(mine.size(), all.size());
+        for (size_t c = 0; c < all.size(); ++c) EXPECT_EQ(mine[c].slot_bytes * 2, all[c].slot_bytes) << mine[c].name;
+        expect_same(one, answers_of((*world)->front()), fmt::format("{} {}", model, graph_mode_name(prefill)));
+        for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+      }
+  }
 }
 
 // What no world of these ranks can do is one line with the numbers that fit.
@@ -394,6 +429,7 @@ TEST(RanksTest, LoadTimeQuantisationAndInt8CacheKeepTheBits) {
   setup.quantization = checkpoint::Quantization::W8A8Int8;
   expect_same_bits_over(tiny_model_path("qwen3_tied"), setup, {2, 4});
   expect_same_bits_over(tiny_model_path("qwen2_moe_shared"), setup, {{2, 2}, {4, 2}});
+  expect_same_bits_over(tiny_model_path("qwen3_next"), setup, {2, 4});
   setup = small_setup(DType::F32);
   setup.kv_dtype = DType::I8;
   expect_same_bits_over(tiny_model_path("llama_gqa4_sharded"), setup, {2});
@@ -463,6 +499,7 @@ INSTANTIATE_TEST_SUITE_P(Reduced, ReducedRanksTest,
                                          ReducedCase{"models/deepseek_v2_lite", DType::F32, 2, 4},
                                          ReducedCase{"models/mixtral_top2", DType::BF16, 2, 2},
                                          ReducedCase{"models/gpt_oss", DType::F32, 2, 3},
+                                         ReducedCase{"models/qwen3_5", DType::F32, 2, 10},
                                          ReducedCase{"models_quantised/compressed_static_zero_point", DType::F32, 2, 4},
                                          ReducedCase{"models_quantised/modelslim_static_bias", DType::F32, 2, 4},
                                          ReducedCase{"models_quantised/compressed_dynamic", DType::F32, 2, 0}),

@@ -365,5 +365,15 @@ TEST(SequencePartsTest, PartsThatTheWorldHasNotAreRefused) {
       << refusal(setup_of(DType::F32), 4, 3);
 }
 
+TEST(SequencePartsTest, StatesAreNotSharedOutOverParts) {
+  EngineSetup setup = setup_of(DType::F32);
+  setup.sequence_parts = 2;
+  const auto world = open_ranked(tiny_model_path("qwen3_next"), setup, 2);
+  ASSERT_FALSE(world.is_ok());
+  EXPECT_NE(world.status().message().find("`enable_dp_attention`: Qwen3NextForCausalLM keeps a state"),
+            std::string::npos)
+      << world.status().message();
+}
+
 }  // namespace
 }  // namespace reprise::sequence_parts_test

@@ -3,6 +3,7 @@
 // the same bits.
 #include <gtest/gtest.h>
 
+#include "engine/local_world.h"
 #include "models/vision.h"
 #include "support/tiny_models.h"
 #include "support/traffic.h"
@@ -22,11 +23,15 @@ struct Modes {
   DType dtype = DType::F32;
   int64_t chunk = 128;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Modes& m = {}) {
-  ASSIGN_OR_RETURN(Platform platform, make_platform({DeviceKind::Cpu, "auto", 2, false}));
+  DeviceOptions device{DeviceKind::Cpu, "auto", m.member ? 1 : 2, false};
+  device.member = m.member;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
+  o.member = m.member;
   o.model_path = vision_folder(model);
   o.dtype = m.dtype;
   o.quantization = m.quantization;
@@ -145,6 +150,33 @@ TEST_P(VisionTest, AllModesGiveTheSameBits) {
       if (first.empty()) first = *got;
       EXPECT_TRUE(testing_support::same_bits(*got, first));
     }
+  }
+}
+
+// The front computes an image once, and all ranks read its rows.
+TEST_P(VisionTest, SeveralRanksGiveTheBitsOfOne) {
+  const VisionGolden golden(GetParam());
+  auto one = open(GetParam());
+  ASSERT_TRUE(one.is_ok()) << one.status().message();
+  const std::vector<int64_t> chunks{9, 20, 20, 1};
+  const auto want = all_logits(**one, golden, chunks);
+  ASSERT_TRUE(want.is_ok()) << want.status().message();
+  for (const Modes& m : {Modes{.policy = GraphPolicy::Off}, Modes{.prefill = GraphMode::Whole},
+                         Modes{.policy = GraphPolicy::Required}}) {
+    auto world = engine::LocalWorld::start(2, [&](std::shared_ptr<ranks::Member> member) {
+      Modes mine = m;
+      mine.member = std::move(member);
+      return open(GetParam(), mine);
+    });
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    engine::Engine& front = (*world)->front();
+    const auto got = all_logits(front, golden, chunks);
+    ASSERT_TRUE(got.is_ok()) << got.status().message();
+    EXPECT_TRUE(testing_support::same_bits(*got, *want));
+    EXPECT_EQ(front.tower()->computed(), golden.images().size());
+    EXPECT_EQ((*world)->at(1).tower(), nullptr);
+    EXPECT_LT((*world)->at(1).memory().weight_bytes, front.memory().weight_bytes);
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
   }
 }
 

@@ -273,6 +273,71 @@ TEST(ShardOverRanks, RanksWithOtherExpertsRunTheSameCollectives) {
       }
 }
 
+// A model with states, of the tests' data; its projections have what belongs to a head of keys side by side.
+Result<Sharded> shard_states(const Platform& platform, RankShare share) {
+  const std::string path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/models/qwen3_next";
+  ASSIGN_OR_RETURN(auto fields, checkpoint::read_model_config(path, {}, models::families(true)));
+  ASSIGN_OR_RETURN(const models::ModelSpec* spec, models::find_model(fields.architecture));
+  models::TraceOptions trace;
+  trace.max_tokens = 40;
+  trace.max_sequences = 4;
+  trace.max_pages = 2;
+  trace.pool_pages = 6;
+  trace.most_drafts = 3;
+  ASSIGN_OR_RETURN(Graph g, models::trace_model(*spec, {fields, {}, {}}, trace, *platform.ops));
+  PipelineOptions options;
+  options.ranks = share;
+  options.passes.enable = {"none"};
+  ASSIGN_OR_RETURN(PipelineReport report, run_pipeline(g, options, platform));
+  RETURN_IF_ERROR(verify(g));
+  return Sharded{std::move(g), std::move(report)};
+}
+
+// How many ranks read each row of a tensor.
+std::vector<int> readers(const std::vector<Sharded>& ranks, const std::string& tensor, size_t rows) {
+  std::vector<int> out(rows);
+  for (const Sharded& s : ranks)
+    for (const DerivedParam& p : s.report.derived)
+      for (const ParamPart& part : p.parts)
+        if (part.tensor == tensor && !p.elsewhere)
+          for (int64_t r = 0; r < part.rows; ++r) ++out.at(static_cast<size_t>(part.first + part.from + r));
+  return out;
+}
+
+// Two heads of keys of 12 with three heads of values of 20 each: a group of rows has a query, a key, the values and
+// their gates. Four ranks read each query and key twice, and everything else once.
+TEST(ShardOverRanks, StatesAreCutByHeads) {
+  const Platform platform = test::null_platform();
+  for (const int size : {2, 4, 6}) {
+    std::vector<Sharded> ranks;
+    int64_t heads = 0, columns = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      auto s = shard_states(platform, {rank, size});
+      ASSERT_TRUE(s.is_ok()) << size << ": " << s.status().message();
+      EXPECT_EQ(collectives(s->graph), rank == 0 ? collectives(s->graph) : collectives(ranks[0].graph)) << rank;
+      heads += s->graph.find_input("delta.0")->result()->type.shape[1].factor;
+      columns += s->graph.find_input("conv.0")->result()->type.shape[2].factor;
+      ranks.push_back(std::move(*s));
+    }
+    const int sharing = size / 2;  // ranks with the same head of keys
+    EXPECT_EQ(heads, 6) << size;
+    EXPECT_EQ(columns, sharing * 2 * 2 * 12 + 6 * 20) << size;
+    const std::string layer = "model.layers.0.linear_attn.";
+    std::vector<int> projected, convolved;
+    for (int group = 0; group < 2; ++group) {
+      projected.insert(projected.end(), 2 * 12, sharing);
+      projected.insert(projected.end(), 2 * 3 * 20, 1);
+    }
+    convolved.insert(convolved.end(), 2 * 2 * 12, sharing);
+    convolved.insert(convolved.end(), 6 * 20, 1);
+    EXPECT_EQ(readers(ranks, layer + "in_proj_qkvz.weight", 2 * 144), projected) << size;
+    EXPECT_EQ(readers(ranks, layer + "conv1d.weight", 168), convolved) << size;
+    EXPECT_EQ(readers(ranks, layer + "in_proj_ba.weight", 12), std::vector<int>(12, 1)) << size;
+    EXPECT_EQ(readers(ranks, layer + "A_log", 6), std::vector<int>(6, 1)) << size;
+    EXPECT_EQ(readers(ranks, layer + "out_proj.weight", 44), std::vector<int>(44, 1)) << size;
+  }
+}
+
 // Biases of experts and sinks of heads lie where their columns and heads do: what is exchanged is what a family without
 // them exchanges.
 TEST(ShardOverRanks, BiasesOfExpertsAndSinksAreCutAsWhatTheyMeet) {
@@ -317,6 +382,21 @@ TEST(ShardOverRanks, AllowedNumbersOfRanks) {
   EXPECT_EQ(allowed_ranks(16, 8, 64), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 16}));
   EXPECT_EQ(allowed_ranks(5, 5, 64), (std::vector<int64_t>{1, 2, 3, 4, 5}));
   EXPECT_EQ(allowed_ranks(4, 1, 3), (std::vector<int64_t>{1, 2, 3}));
+}
+
+TEST(RankCut, NamesSayWhichPieces) {
+  const std::vector<Cut> pieces{{0, 8, 48}, {24, 8, 48}};
+  EXPECT_EQ(count_of(pieces), 16);
+  std::string name = "b" + name_of(pieces);
+  EXPECT_EQ(name, "b[0+8,24+8/48]");
+  EXPECT_EQ(take_pieces(name), pieces);
+  EXPECT_EQ(name, "b");
+  for (const std::string whole :
+       {"b", "b[]", "b[0+8]", "b[0+8,/48]", "b[0+8/48", "b[0-8/48]", "b[0+8/]", "b[x+8/48]"}) {
+    name = whole;
+    EXPECT_TRUE(take_pieces(name).empty()) << whole;
+    EXPECT_EQ(name, whole);
+  }
 }
 
 // Attention's projection and the MLP's second one are cut by columns; their sums are added, in the order of ranks.

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "engine/local_world.h"
 #include "sched/model_drafter.h"
 #include "sched/scheduler.h"
 #include "support/answers.h"
@@ -199,6 +200,42 @@ TEST(HeadDrafter, AnswersAreThoseWithoutAHead) {
       EXPECT_GT(drafted.stats.draft_tokens, 100u);
       EXPECT_LE(drafted.stats.accepted_tokens, drafted.stats.draft_tokens);
     }
+}
+
+// Every rank has a part of the head and reads rows that its own part of the model has kept, which are whole: logits of
+// guesses and answers have the bits of one rank, and as many drafts come true.
+TEST(HeadDrafter, OverRanksGuessesAndAnswersAreThoseOfOneRank) {
+  const std::vector<HeadSetup> modes{
+      {.dtype = DType::F32, .policy = engine::GraphPolicy::Off},
+      {.dtype = DType::BF16, .decode = GraphMode::Whole, .prefill = GraphMode::Whole},
+      {.dtype = DType::BF16, .decode = GraphMode::Piecewise, .pages = 9, .chunk = 48},
+  };
+  size_t turn = 0;
+  for (const Pair& p : pairs()) {
+    HeadSetup s = modes[turn++ % modes.size()];
+    SCOPED_TRACE(fmt::format("{} with {}, {} pages, {}", p.model, p.head, s.pages, dtype_name(s.dtype)));
+    s.model = p.model, s.head = p.head;
+    auto one = open_with_head(s);
+    ASSERT_TRUE(one.is_ok()) << one.status().message();
+    auto world = engine::LocalWorld::start(2, [s](std::shared_ptr<ranks::Member> member) {
+      HeadSetup mine = s;
+      mine.member = std::move(member);
+      return open_with_head(mine);
+    });
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    engine::Engine& front = (*world)->front();
+    const auto a = guess(**one, count_up(30), kDrafts), b = guess(front, count_up(30), kDrafts);
+    EXPECT_TRUE(testing_support::same_bits(a.logits, b.logits));
+    EXPECT_TRUE(testing_support::same_bits(a.chain_logits, b.chain_logits));
+    EXPECT_EQ(a.tokens, b.tokens);
+    const Outcome alone = run(**one, true), over = run(front, true);
+    expect_same(over, alone);
+    EXPECT_GT(over.stats.draft_tokens, 100u);
+    EXPECT_EQ(over.stats.draft_tokens, alone.stats.draft_tokens);
+    EXPECT_EQ(over.stats.accepted_tokens, alone.stats.accepted_tokens);
+    EXPECT_LT(front.memory().weight_bytes, (*one)->memory().weight_bytes);
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  }
 }
 
 // Lets an answer be this text alone.

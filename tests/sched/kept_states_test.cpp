@@ -3,6 +3,7 @@
 // back.
 #include <gtest/gtest.h>
 
+#include "engine/local_world.h"
 #include "support/drafters.h"
 #include "support/served.h"
 #include "support/tiny_models.h"
@@ -12,7 +13,10 @@ namespace {
 
 class KeptStates : public testing::TestWithParam<std::string> {
  protected:
-  void open(int64_t rows = 4, int64_t pages = 40, int64_t drafts = 0) {
+  static Result<std::unique_ptr<engine::Engine>> engine_of(int64_t rows, int64_t pages, int64_t drafts,
+                                                           std::shared_ptr<ranks::Member> member) {
+    DeviceOptions device{DeviceKind::Cpu, "auto", member ? 1 : 2, false};
+    device.member = member;
     engine::EngineOptions o;
     o.model_path = testing_support::tiny_model_path(GetParam());
     o.dtype = DType::BF16;
@@ -21,17 +25,22 @@ class KeptStates : public testing::TestWithParam<std::string> {
     o.chunked_prefill_size = 256;
     o.max_total_tokens = pages * 128;
     o.most_drafts = drafts;
-    auto platform = make_platform({DeviceKind::Cpu, "auto", 2, false});
-    ASSERT_TRUE(platform.is_ok()) << platform.status().message();
-    auto e = engine::Engine::create(o, std::move(*platform));
+    o.member = std::move(member);
+    ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+    return engine::Engine::create(o, std::move(platform));
+  }
+  void open(int64_t rows = 4, int64_t pages = 40, int64_t drafts = 0) {
+    auto e = engine_of(rows, pages, drafts, nullptr);
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     engine_ = std::move(*e);
   }
   void TearDown() override {
-    if (!engine_) return;
-    EXPECT_EQ(engine_->state_pool().free_slots(), engine_->state_pool().slots() - 2) << "all slots come back";
-    EXPECT_EQ(engine_->state_pool().kept(), 0);
-    EXPECT_EQ(engine_->free_pages(), engine_->kv_pool().total_pages());
+    if (engine_) expect_all_back(*engine_);
+  }
+  static void expect_all_back(engine::Engine& e) {
+    EXPECT_EQ(e.state_pool().free_slots(), e.state_pool().slots() - 2) << "all slots come back";
+    EXPECT_EQ(e.state_pool().kept(), 0);
+    EXPECT_EQ(e.free_pages(), e.kv_pool().total_pages());
   }
 
   Served alone(const Tokens& prompt, int64_t most = 5) {
@@ -194,6 +203,34 @@ TEST_P(KeptStates, DraftsLeaveStatesAtTheSameBorders) {
   const SpeculationStats s = with.stats().speculation;
   EXPECT_GT(s.accepted_tokens, 60u);
   EXPECT_GT(s.draft_tokens, s.accepted_tokens);
+}
+
+// The front alone knows of slots: what followers go on from, keep and draft behind is what the step's inputs say.
+TEST_P(KeptStates, OverRanksStatesAreGoneOnFromAsOnOne) {
+  open(16, 40, 5);
+  const Tokens prompt = text(200, 5);
+  const Served answer = alone(prompt, 100);
+  Tokens next = with_answer(prompt, answer);
+  for (int i = 0; i < 20; ++i) next.push_back(9 + i);
+  const Served key = alone(next, 20);
+  auto world = engine::LocalWorld::start(
+      2, [](std::shared_ptr<ranks::Member> member) { return engine_of(16, 40, 5, std::move(member)); });
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  engine::Engine& front = (*world)->front();
+  for (const bool drafts : {false, true}) {
+    const auto script = drafting({with_answer(prompt, answer), with_answer(next, key)});
+    Scheduler with(front, drafts ? script : SchedulerOptions{});
+    expect_same(answer, serve(with, prompt, 100), "the first turn");
+    for (int turn = 0; turn < 2; ++turn) {
+      const Served hit = serve(with, next, 20);
+      EXPECT_EQ(hit.cached, 256);
+      expect_same(key, hit, "the second turn");
+    }
+    EXPECT_EQ(with.stats().speculation.accepted_tokens > 60, drafts);
+  }
+  expect_all_back(front);
+  EXPECT_EQ((*world)->at(1).state_pool().slots(), front.state_pool().slots());
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, KeptStates, testing::Values("qwen3_5", "qwen3_next"),

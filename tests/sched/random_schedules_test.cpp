@@ -161,5 +161,15 @@ TEST(RandomSchedulesOverRanks, AnswerAsOneRank) {
   EXPECT_GT(seen.requests, 0u);
 }
 
+// States and a head that drafts: what followers keep is what the front's steps say.
+TEST(RandomSchedulesOverRanks, StatesAndDraftsAnswerAsOneRank) {
+  HeadSubject subject({"qwen3_next", "whole", 2});
+  ASSERT_TRUE(subject.is_open());
+  RandomSchedule::Seen seen;
+  ASSERT_NO_FATAL_FAILURE(run(
+      Course(kOverRanks), [&](RandomSchedule&) { return &subject; }, seen));
+  EXPECT_GT(seen.requests, 0u);
+}
+
 }  // namespace
 }  // namespace reprise::sched::random_schedules_test

@@ -196,6 +196,7 @@ class HeadSubject final : public Subject {
  public:
   struct Setup {
     std::string model, mode;
+    int ranks = 1;  // the model alone is always on one
   };
   explicit HeadSubject(const Setup& s) {
     limits = {16, 90, 6, 420};
@@ -206,19 +207,29 @@ class HeadSubject final : public Subject {
     alone.head.clear(), alone.pages = 4, alone.policy = engine::GraphPolicy::Off;
     if (s.mode == "eager") with.policy = engine::GraphPolicy::Off;
     if (s.mode != "eager") with.decode = with.prefill = s.mode == "whole" ? GraphMode::Whole : GraphMode::Piecewise;
-    engine_ = open(with);
+    if (s.ranks > 1) {
+      auto world = engine::LocalWorld::start(s.ranks, [with](std::shared_ptr<ranks::Member> member) {
+        testing_support::HeadSetup mine = with;
+        mine.member = std::move(member);
+        return testing_support::open_with_head(mine);
+      });
+      EXPECT_TRUE(world.is_ok()) << world.status().message();
+      if (world.is_ok()) world_ = std::move(*world);
+    } else {
+      engine_ = open(with);
+    }
     alone_ = open(alone);
     if (!is_open()) return;
-    limits.pages = engine_->kv_pool().free_pages();
-    vocab = static_cast<int32_t>(engine_->vocab_size());
+    limits.pages = executor().kv_pool().free_pages();
+    vocab = static_cast<int32_t>(executor().vocab_size());
     eos.clear();
     for (int32_t t = 7; t < vocab; t += 29) eos.push_back(t);
   }
   ~HeadSubject() override {
     if (alone_) alone_->release(history_);
   }
-  bool is_open() const { return engine_ && alone_; }
-  engine::Executor& executor() override { return *engine_; }
+  bool is_open() const { return (world_ || engine_) && alone_; }
+  engine::Executor& executor() override { return world_ ? world_->front() : *engine_; }
   int64_t most_running() const override { return 4; }  // of the rows of a step; the others are for drafts
   engine::Executor* alone() override {
     alone_->release(history_);
@@ -248,6 +259,7 @@ class HeadSubject final : public Subject {
     return e.is_ok() ? std::move(*e) : nullptr;
   }
 
+  std::unique_ptr<engine::LocalWorld> world_;
   std::unique_ptr<engine::Engine> engine_, alone_;
   engine::Sequence history_{Tokens{}};
 };

@@ -14,8 +14,9 @@ struct HeadSetup {
   std::optional<engine::GraphPolicy> policy = {};
   std::optional<GraphMode> decode = {}, prefill = {};
   int64_t pages = 40, chunk = 256, rows = 32, context = 256;
-  DeviceKind device = DeviceKind::Cpu;  // Ascend: the simulator
-  const CudaStandIn* cuda = nullptr;    // in place of a GPU
+  DeviceKind device = DeviceKind::Cpu;              // Ascend: the simulator
+  const CudaStandIn* cuda = nullptr;                // in place of a GPU
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
 };
 
 inline std::string head_path(const std::string& name) {
@@ -24,7 +25,8 @@ inline std::string head_path(const std::string& name) {
 
 inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s) {
   DeviceOptions device;
-  device.threads = 2;
+  device.threads = s.member ? 1 : 2;
+  device.member = s.member;
   device.pin_threads = false;
   device.kind = s.device;
   device.ascend_runtime = "sim";
@@ -33,6 +35,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   device.shared = platform.device;
   ASSIGN_OR_RETURN(Platform other, make_platform(device));
   engine::EngineOptions o;
+  o.member = s.member;
   o.dtype = s.dtype;
   o.context_length = s.context;
   o.chunked_prefill_size = s.chunk;
