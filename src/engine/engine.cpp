@@ -488,6 +488,7 @@ Status Engine::open() {
   trace.sampling = config_.generates();
   trace.images = config_.fields.vision.has_value();
   const DeviceInfo& device = platform_.device->info();
+  trace.negative_rows = device.skips_negative_slots;
   const bool verifies = device.live_sizes || options_.graph.verify.each > 1;
   trace.most_drafts = options_.most_drafts = verifies && models::step_of(*model_, config_, trace).has_states()
                                                  ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts)
@@ -542,26 +543,21 @@ Status Engine::open() {
   return compile(std::move(made));
 }
 
-// One line where this device or world has no vision towers.
+// One line where this world has no vision towers.
 Status Engine::check_tower() const {
-  if (!config_.fields.vision) return Status::ok();
-  const DeviceInfo& device = platform_.device->info();
-  const std::string& name = config_.fields.architecture;
-  if (device.kind != DeviceKind::Cpu || !device.live_sizes)
-    return error(Code::Unsupported, "{}: its vision tower runs on the CPU; `device` is {}", name,
-                 device_kind_name(device.kind));
-  if (options_.member)
-    return error(Code::Unsupported, "`tp_size` {}: the vision tower of {} is not cut over ranks; allowed: 1",
-                 options_.member->world().size, name);
-  return Status::ok();
+  if (!config_.fields.vision || !options_.member) return Status::ok();
+  return error(Code::Unsupported, "`tp_size` {}: the vision tower of {} is not cut over ranks; allowed: 1",
+               options_.member->world().size, config_.fields.architecture);
 }
 
 // The vision tower of a model that has one.
 Status Engine::prepare_tower() {
   if (!config_.fields.vision) return Status::ok();
   constexpr int64_t kMostRows = 2048;
-  ASSIGN_OR_RETURN(tower_, Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length),
-                                          platform_, options_.graph));
+  auto tower = Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length), platform_,
+                              options_.graph);
+  if (!tower.is_ok()) return tower.status().at("vision tower");
+  tower_ = std::move(*tower);
   return Status::ok();
 }
 
