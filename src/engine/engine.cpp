@@ -235,7 +235,8 @@ Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_b
   if (shape.page_bytes() + options_.beside.page_bytes == 0) return wanted;  // nothing lies in pages
   return kv_pages_that_fit(
       {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
-       static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes + options_.beside.bytes),
+       static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes + options_.beside.bytes +
+                           (tower_ ? tower_->arena_bytes() : 0)),
        static_cast<double>(shape.page_bytes() + options_.beside.page_bytes)},
       wanted);
 }
@@ -488,7 +489,6 @@ Status Engine::open() {
   trace.sampling = config_.generates();
   trace.images = config_.fields.vision.has_value();
   const DeviceInfo& device = platform_.device->info();
-  trace.negative_rows = device.skips_negative_slots;
   const bool verifies = device.live_sizes || options_.graph.verify.each > 1;
   trace.most_drafts = options_.most_drafts = verifies && models::step_of(*model_, config_, trace).has_states()
                                                  ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts)

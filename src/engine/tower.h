@@ -30,6 +30,7 @@ class Tower {
   const std::vector<ParamPlan>& params() const { return selection_.params; }
   const std::vector<DerivedParam>& derived() const { return report_.derived; }
   int64_t max_rows() const { return max_rows_; }
+  size_t arena_bytes() const { return plan_.arena_bytes; }  // that bind() will take
 
   // Once the parameters are loaded. The stream outlives the tower. `warmups`: runs before each capture.
   Status bind(const ParamStore& params, Device& device, Stream& stream, int warmups);

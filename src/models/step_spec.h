@@ -37,7 +37,6 @@ struct TraceOptions {
   int64_t sequence_parts = 1;      // parts of a world over which sequences are shared out
   int64_t adapter_slots = 0;       // LoRA adapters that rows may name; 0: rows name none
   bool images = false;             // tokens may be rows of images (models/image_step.h)
-  bool negative_rows = true;       // a negative index picks a row of zeros (DeviceInfo::skips_negative_slots)
   // For a model that drafts from these (models/draft_head.h): layers whose input rows are kept; the number of layers
   // stands for what the model's head reads.
   std::vector<int64_t> kept_rows = {};
