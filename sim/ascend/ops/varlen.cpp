@@ -37,7 +37,7 @@ uint64_t varlen_workspace(const Attention& a, bool single) {
 }
 
 // Ends of the sequences as their places among all rows.
-bool places(Operator& op, const Dims& ends, int64_t rows, const char* name, std::vector<Request>& requests,
+bool places_of(Operator& op, const Dims& ends, int64_t rows, const char* name, std::vector<Request>& requests,
             int64_t Request::*first, int64_t Request::*length) {
   int64_t start = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
@@ -80,8 +80,8 @@ void check_varlen(Operator& op, Attention& a, Slot sum) {
   }
   if (!op.ok()) return;
   a.requests.resize(a.lengths.size());
-  places(op, a.lengths, a.tokens, "actualSeqQLen", a.requests, &Request::first, &Request::length);
-  places(op, a.kv_lengths, a.kv_tokens, "actualSeqKvLen", a.requests, &Request::kv_first, &Request::kv_length);
+  places_of(op, a.lengths, a.tokens, "actualSeqQLen", a.requests, &Request::first, &Request::length);
+  places_of(op, a.kv_lengths, a.kv_tokens, "actualSeqKvLen", a.requests, &Request::kv_first, &Request::kv_length);
   for (const Request& request : a.requests)
     op.tiled(request.length == 0 || request.kv_length > 0, "a sequence has rows and no keys");
 }

@@ -41,7 +41,7 @@ int64_t even_head(int64_t size) {
   return (size + to - 1) / to * to;
 }
 
-Status attend(const SegmentAttentionArgs& a, const std::array<const void*, 3>& qkv, void* out, int64_t size,
+Status attend_segments(const SegmentAttentionArgs& a, const std::array<const void*, 3>& qkv, void* out, int64_t size,
               std::span<const int64_t> ends, Launch& l) {
   static char layout[] = "TND";
   const int64_t t = ends.back();
@@ -56,7 +56,7 @@ Status attend(const SegmentAttentionArgs& a, const std::array<const void*, 3>& q
 
 Status attend_rows(const SegmentAttentionArgs& a, std::span<const int64_t> ends, Launch& l) {
   const int64_t t = ends.back(), d = a.size, wide = even_head(d);
-  if (wide == d) return attend(a, {a.q.data, a.k.data, a.v.data}, a.out.data, d, ends, l);
+  if (wide == d) return attend_segments(a, {a.q.data, a.k.data, a.v.data}, a.out.data, d, ends, l);
   const size_t bytes = static_cast<size_t>(t * a.heads * wide) * size_of(a.type);
   const int64_t all = t * a.heads * wide;
   std::array<const void*, 3> qkv{a.q.data, a.k.data, a.v.data};
@@ -68,7 +68,7 @@ Status attend_rows(const SegmentAttentionArgs& a, std::span<const int64_t> ends,
     x = even;
   }
   void* out = l.scratch(bytes);
-  RETURN_IF_ERROR(attend(a, qkv, out, wide, ends, l));
+  RETURN_IF_ERROR(attend_segments(a, qkv, out, wide, ends, l));
   return l.run(l.ops().copy, l.tensor(a.out, a.type, {t, a.heads, d}),
                l.view(out, a.type, {t, a.heads, d}, {a.heads * wide, wide, 1}, 0, all));
 }
