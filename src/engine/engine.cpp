@@ -554,8 +554,8 @@ Status Engine::check_tower() const {
 Status Engine::prepare_tower() {
   if (!config_.fields.vision) return Status::ok();
   constexpr int64_t kMostRows = 2048;
-  auto tower = Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length), platform_,
-                              options_.graph);
+  auto tower =
+      Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length), platform_, options_.graph);
   if (!tower.is_ok()) return tower.status().at("vision tower");
   tower_ = std::move(*tower);
   return Status::ok();

@@ -26,8 +26,8 @@ LiveSizes tower_sizes(int64_t rows, int64_t windows) {
   return live;
 }
 
-// Where graphs freeze sizes: 64, 128, 256 and so on, so that an image is padded to less than twice its rows, and a tower
-// of many pieces leaves room on the device for the text model's captures.
+// Where graphs freeze sizes: 64, 128, 256 and so on, so that an image is padded to less than twice its rows, and a
+// tower of many pieces leaves room on the device for the text model's captures.
 std::vector<int64_t> sizes_by_rule(int64_t largest) {
   std::vector<int64_t> sizes;
   for (int64_t size = 64; size < largest; size *= 2) sizes.push_back(size);
@@ -61,8 +61,7 @@ Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config,
   t->wanted_ = options.policy == GraphPolicy::Off ? GraphMode::Eager : options.prefill;
   t->required_ = options.policy == GraphPolicy::Required;
   t->split_ops_ = options.split_ops;
-  t->wanted_sizes_ =
-      platform.device->info().live_sizes ? std::vector<int64_t>{max_rows} : sizes_of(options, max_rows);
+  t->wanted_sizes_ = platform.device->info().live_sizes ? std::vector<int64_t>{max_rows} : sizes_of(options, max_rows);
   ASSIGN_OR_RETURN(t->graph_, models::trace_tower(config, dtype, max_rows, *platform.ops));
   PipelineOptions pipeline = options.pipeline;
   pipeline.streams = 1;
@@ -133,8 +132,7 @@ Status Tower::capture(int warmups) {
   const bool live_sizes = model_->device().info().live_sizes;
   for (auto size = wanted_sizes_.rbegin(); size != wanted_sizes_.rend(); ++size) {
     // A capture that serves every size is taken at one that is quickly run. Else every row may be a window of its own.
-    const Status captured =
-        capture_size(*size, live_sizes ? tower_sizes(1, 1) : tower_sizes(*size, *size), warmups);
+    const Status captured = capture_size(*size, live_sizes ? tower_sizes(1, 1) : tower_sizes(*size, *size), warmups);
     if (captured.is_ok()) {
       sizes_.insert(sizes_.begin(), *size);
       continue;

@@ -9,8 +9,7 @@
 namespace reprise::models {
 namespace {
 
-constexpr std::string_view kIndex = "image_index", kRows = "image_rows", kPositions = "positions3",
-                           kText = "text_rows";
+constexpr std::string_view kIndex = "image_index", kRows = "image_rows", kPositions = "positions3", kText = "text_rows";
 
 // Calls f(image, t, row) for every token of the step; image is null for text.
 template <typename F>

@@ -114,8 +114,8 @@ TEST_F(AscendEncoder, NormsWithAMeanAndWeightsAroundZero) {
                         bias = floats(t, {Dim(60)}, 3, b);
     expect_near(t, run("ascend.layer_norm", {rows, weight, bias}, {{"eps", kEps}})[0],
                 reference::layer_norm(x, w, 60, kEps, b), 2e-5);
-    expect_near(t, run("ascend.layer_norm", {rows, weight}, {{"eps", kEps}})[0],
-                reference::layer_norm(x, w, 60, kEps), 2e-5);
+    expect_near(t, run("ascend.layer_norm", {rows, weight}, {{"eps", kEps}})[0], reference::layer_norm(x, w, 60, kEps),
+                2e-5);
     Numbers one_more = w;
     for (double& value : one_more) value += 1;
     expect_near(t, run("ascend.rms_norm_centred", {rows, weight}, {{"eps", kEps}})[0],
@@ -156,8 +156,8 @@ TEST_F(AscendEncoder, TablesOfSeveralPositionsAToken) {
   Numbers want(3 * 10);
   for (size_t t = 0; t < 3; ++t)
     for (size_t i = 0; i < 5; ++i) {
-      const double angle = static_cast<float>(positions[t * 3 + static_cast<size_t>(axes[i])]) *
-                           static_cast<float>(frequencies[i]);
+      const double angle =
+          static_cast<float>(positions[t * 3 + static_cast<size_t>(axes[i])]) * static_cast<float>(frequencies[i]);
       want[t * 10 + i] = 1.25 * std::cos(angle);
       want[t * 10 + 5 + i] = 1.25 * std::sin(angle);
     }
@@ -183,8 +183,7 @@ TEST_F(AscendEncoder, PooledRows) {
           want.push_back(kind == "mean" ? sum / (rows[l] - first[l] + 1) : x[static_cast<size_t>(row) * 27 + i]);
         }
       const std::string name = kind == "last" ? "ascend.pool_rows" : "ascend.pool_rows.each";
-      const auto entry =
-          chosen("pool_rows", {in.type, ints(borders).type, ints(rows).type}, {{"kind", kind}});
+      const auto entry = chosen("pool_rows", {in.type, ints(borders).type, ints(rows).type}, {{"kind", kind}});
       ASSERT_TRUE(entry.is_ok()) << entry.status().message();
       EXPECT_EQ((*entry)->name, name);
       expect_near(DType::F32, run(name, {in, ints(borders), ints(rows)}, {{"kind", kind}})[0], want);

@@ -73,8 +73,7 @@ TensorType bf16(std::initializer_list<int64_t> sizes) {
 }
 
 TEST_F(AscendStarts, AnEntryTellsWhatAGraphLaunches) {
-  const TensorType table{DType::F32, {Dim(1), Dim(64)}}, slots{DType::I32, {Dim(1)}},
-                   borders{DType::I32, {Dim(2)}};
+  const TensorType table{DType::F32, {Dim(1), Dim(64)}}, slots{DType::I32, {Dim(1)}}, borders{DType::I32, {Dim(2)}};
   struct Case {
     const char* op;
     std::vector<TensorType> in;

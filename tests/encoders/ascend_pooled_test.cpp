@@ -70,9 +70,9 @@ TEST_P(AscendPooled, RowsAreThoseOfTheReference) {
 // A text with others has the bits that it has alone where its rows see no others' in either way.
 TEST_P(AscendPooled, EagerAndCapturedStepsGiveTheSameBits) {
   std::vector<std::vector<float>> expected;
-  for (const auto& [policy, mode] : {std::pair{GraphPolicy::Off, GraphMode::Piecewise},
-                                     std::pair{GraphPolicy::Required, GraphMode::Piecewise},
-                                     std::pair{GraphPolicy::Required, GraphMode::Whole}}) {
+  for (const auto& [policy, mode] :
+       {std::pair{GraphPolicy::Off, GraphMode::Piecewise}, std::pair{GraphPolicy::Required, GraphMode::Piecewise},
+        std::pair{GraphPolicy::Required, GraphMode::Whole}}) {
     SCOPED_TRACE(policy == GraphPolicy::Off ? "eager" : graph_mode_name(mode));
     auto e = open(policy, mode);
     ASSERT_TRUE(e.is_ok()) << e.status().message();
@@ -95,9 +95,8 @@ std::vector<Case> cases() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AscendPooled, testing::ValuesIn(cases()), [](const auto& i) {
-  return fmt::format("{}_{}", i.param.model, dtype_name(i.param.dtype));
-});
+INSTANTIATE_TEST_SUITE_P(All, AscendPooled, testing::ValuesIn(cases()),
+                         [](const auto& i) { return fmt::format("{}_{}", i.param.model, dtype_name(i.param.dtype)); });
 
 }  // namespace
 }  // namespace reprise::ascend_pooled_test

@@ -112,9 +112,9 @@ TEST_P(AscendVision, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
 TEST_P(AscendVision, AllModesGiveTheSameBits) {
   const VisionGolden golden(GetParam());
   std::vector<float> expected;
-  for (const auto& [policy, prefill] : {std::pair{GraphPolicy::Off, GraphMode::Piecewise},
-                                        std::pair{GraphPolicy::Required, GraphMode::Piecewise},
-                                        std::pair{GraphPolicy::Required, GraphMode::Whole}}) {
+  for (const auto& [policy, prefill] :
+       {std::pair{GraphPolicy::Off, GraphMode::Piecewise}, std::pair{GraphPolicy::Required, GraphMode::Piecewise},
+        std::pair{GraphPolicy::Required, GraphMode::Whole}}) {
     SCOPED_TRACE(policy == GraphPolicy::Off ? "eager" : graph_mode_name(prefill));
     auto e = open(GetParam(), {.policy = policy, .prefill = prefill, .prefill_sizes = {64, 128}});
     ASSERT_TRUE(e.is_ok()) << e.status().message();

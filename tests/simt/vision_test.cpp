@@ -89,9 +89,8 @@ std::vector<Param> cuda_vision_params() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CudaVision, testing::ValuesIn(cuda_vision_params()), [](const auto& i) {
-  return i.param.model + (i.param.gpu ? "_gpu" : "_executor");
-});
+INSTANTIATE_TEST_SUITE_P(Models, CudaVision, testing::ValuesIn(cuda_vision_params()),
+                         [](const auto& i) { return i.param.model + (i.param.gpu ? "_gpu" : "_executor"); });
 
 }  // namespace
 }  // namespace reprise::simt::vision_test

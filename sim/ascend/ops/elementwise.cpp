@@ -227,9 +227,8 @@ aclnnStatus aclnnGeluV2GetWorkspaceSize(Tensor x, int64_t approximate, TensorRef
                                         aclOpExecutor** executor) {
   constexpr float kHalfRoot = 0.70710678f, kRootOfTwoOverPi = 0.79788456f;
   if (approximate == 1)
-    return unary("aclnnGeluV2", x, y, workspaceSize, executor, [](float v) {
-      return v * (1 + std::tanh(kRootOfTwoOverPi * (v + 0.044715f * v * v * v))) / 2;
-    });
+    return unary("aclnnGeluV2", x, y, workspaceSize, executor,
+                 [](float v) { return v * (1 + std::tanh(kRootOfTwoOverPi * (v + 0.044715f * v * v * v))) / 2; });
   return unary("aclnnGeluV2", x, y, workspaceSize, executor,
                [](float v) { return v * (1 + std::erf(v * kHalfRoot)) / 2; });
 }

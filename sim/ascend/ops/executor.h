@@ -70,8 +70,8 @@ struct Plan {
   std::string once;            // why it cannot be repeated, if so
   std::optional<Rule> unkept;  // likewise; nor does phase 1 remember it
   bool repeatable = false;
-  bool only_bound = false;  // of a ...GetMaxWorkspaceSize
-  bool varies = false;      // the workspace depends on more than shapes
+  bool only_bound = false;     // of a ...GetMaxWorkspaceSize
+  bool varies = false;         // the workspace depends on more than shapes
   int before = 0, behind = 0;  // kernels that bring operands to the sizes of the main one, and its result back
 };
 

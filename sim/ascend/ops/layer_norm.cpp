@@ -41,8 +41,9 @@ void check_layer_norm(Operator& op, const Normed& s, const Dims& normed) {
   for (const Slot slot : {s.weight, s.bias}) op.dtype(slot, {op[s.x].dtype, kFloat});
   op.same_dtype(s.bias, s.weight);
   const Dims& shape = op[s.x].shape;
-  op.valid(!normed.empty() && normed.size() <= shape.size() && std::equal(normed.rbegin(), normed.rend(), shape.rbegin()),
-           "normalizedShape " + text_of(normed) + " must be the last dimensions of input " + text_of(shape));
+  op.valid(
+      !normed.empty() && normed.size() <= shape.size() && std::equal(normed.rbegin(), normed.rend(), shape.rbegin()),
+      "normalizedShape " + text_of(normed) + " must be the last dimensions of input " + text_of(shape));
   op.shape(s.weight, normed);
   op.shape(s.bias, normed);
   op.shape(s.y, shape);

@@ -38,7 +38,7 @@ uint64_t varlen_workspace(const Attention& a, bool single) {
 
 // Ends of the sequences as their places among all rows.
 bool places_of(Operator& op, const Dims& ends, int64_t rows, const char* name, std::vector<Request>& requests,
-            int64_t Request::*first, int64_t Request::*length) {
+               int64_t Request::*first, int64_t Request::*length) {
   int64_t start = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     if (!op.tiled(ends[i] >= start, std::string(name) + " falls at " + std::to_string(i))) return false;
@@ -46,8 +46,8 @@ bool places_of(Operator& op, const Dims& ends, int64_t rows, const char* name, s
     requests[i].*length = ends[i] - start;
     start = ends[i];
   }
-  return op.tiled(start == rows, std::string(name) + " ends at " + std::to_string(start) + " of " +
-                                     std::to_string(rows) + " rows");
+  return op.tiled(start == rows,
+                  std::string(name) + " ends at " + std::to_string(start) + " of " + std::to_string(rows) + " rows");
 }
 
 void check_varlen(Operator& op, Attention& a, Slot sum) {
@@ -62,10 +62,9 @@ void check_varlen(Operator& op, Attention& a, Slot sum) {
   op.tiled(a.heads == query.dim(1) && a.heads >= 1 && a.heads <= kMostHeads,
            "headNum is " + std::to_string(a.heads) + " but query " + text_of(query.shape));
   op.tiled(a.kv_heads > 0 && a.heads % std::max<int64_t>(1, a.kv_heads) == 0, "key heads must divide headNum");
-  op.valid(key.dim(2) == a.width && value.dim(0) == a.kv_tokens && value.dim(1) == a.kv_heads &&
-               a.value_width <= a.width,
-           "key " + text_of(key.shape) + " and value " + text_of(value.shape) + " do not fit query " +
-               text_of(query.shape));
+  op.valid(
+      key.dim(2) == a.width && value.dim(0) == a.kv_tokens && value.dim(1) == a.kv_heads && a.value_width <= a.width,
+      "key " + text_of(key.shape) + " and value " + text_of(value.shape) + " do not fit query " + text_of(query.shape));
   op.obeys(Rule::VarlenHeads, a.width <= 512, "heads of " + std::to_string(a.width));
   op.valid(a.width <= kMostHead, "heads of " + std::to_string(a.width) + "; at most " + std::to_string(kMostHead));
   op.tiled(a.tokens <= kMostTokens && a.kv_tokens <= kMostTokens, "more than " + std::to_string(kMostTokens) + " rows");

@@ -34,15 +34,16 @@ std::vector<int64_t> most_segments(int64_t count, int64_t tokens) {
 }
 
 // The size of heads that the vendor's operator takes without kernels of its own before and behind it. Whether it has
-// those depends on the lengths (MiracleDrawer/cann_ops_adv @ 5f95f56a, aclnn_flash_attention_score.cpp:247-282,358-364),
-// and a captured launch that is updated has as many kernels as when it was recorded.
+// those depends on the lengths (MiracleDrawer/cann_ops_adv @ 5f95f56a,
+// aclnn_flash_attention_score.cpp:247-282,358-364), and a captured launch that is updated has as many kernels as when
+// it was recorded.
 int64_t even_head(int64_t size) {
   const int64_t to = size < 196 || size == 448 ? 16 : 128;
   return (size + to - 1) / to * to;
 }
 
 Status attend_segments(const SegmentAttentionArgs& a, const std::array<const void*, 3>& qkv, void* out, int64_t size,
-              std::span<const int64_t> ends, Launch& l) {
+                       std::span<const int64_t> ends, Launch& l) {
   static char layout[] = "TND";
   const int64_t t = ends.back();
   const auto rows = [&](const void* data) { return l.tensor(data, a.type, {t, a.heads, size}); };
@@ -98,8 +99,8 @@ Status pool_last(const PoolRowsArgs& a, Launch& l) {
   aclTensor* out = l.tensor(a.out, DType::F32, {n, a.width});
   aclTensor* picked =
       same ? out : l.tensor(l.scratch(static_cast<size_t>(n * a.width) * size_of(a.type)), a.type, {n, a.width});
-  RETURN_IF_ERROR(l.run(l.ops().index_select, l.tensor(a.x, a.type, {t, a.width}), 0,
-                        l.tensor(a.rows, DType::I32, {n}), picked));
+  RETURN_IF_ERROR(
+      l.run(l.ops().index_select, l.tensor(a.x, a.type, {t, a.width}), 0, l.tensor(a.rows, DType::I32, {n}), picked));
   return same ? Status::ok() : l.run(l.ops().cast, picked, ACL_FLOAT, out);
 }
 
@@ -151,11 +152,10 @@ Status unit_length(const VectorsArgs& a, Launch& l) {
 void register_encoder(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   const auto weight = [context](const OpCall& c, LaunchArgs& args) {
     const int64_t width = c.in[0].shape[1].factor;
-    args.constant = context->constant(fmt::format("1 / sqrt({})", width), static_cast<size_t>(width) * sizeof(float),
-                                      [width](void* to) {
-                                        std::fill_n(static_cast<float*>(to), width,
-                                                    static_cast<float>(1 / std::sqrt(static_cast<double>(width))));
-                                      });
+    args.constant = context->constant(
+        fmt::format("1 / sqrt({})", width), static_cast<size_t>(width) * sizeof(float), [width](void* to) {
+          std::fill_n(static_cast<float*>(to), width, static_cast<float>(1 / std::sqrt(static_cast<double>(width))));
+        });
   };
   add(kernels, context, {"segment_attention", kernel<segment_attention>, {}, want_constant_rows, {3}});
   add(kernels, context, {"pool_rows", kernel<pool_last>, {}, accepts_last});

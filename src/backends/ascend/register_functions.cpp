@@ -28,9 +28,9 @@ Status softcap_all(const NumberArgs& a, Launch& l) {
   const auto cap = static_cast<float>(a.number);
   const bool wide = a.type == DType::F32;
   aclTensor* out = l.tensor(a.out, a.type, {rows, a.width});
-  aclTensor* values = wide ? out
-                           : l.tensor(l.scratch(static_cast<size_t>(rows * a.width) * sizeof(float)), DType::F32,
-                                      {rows, a.width});
+  aclTensor* values =
+      wide ? out
+           : l.tensor(l.scratch(static_cast<size_t>(rows * a.width) * sizeof(float)), DType::F32, {rows, a.width});
   aclTensor* x = l.tensor(a.x, a.type, {rows, a.width});
   if (!wide) RETURN_IF_ERROR(l.run(l.ops().cast, x, ACL_FLOAT, values));
   RETURN_IF_ERROR(l.run(l.ops().muls, wide ? x : values, l.number(1 / cap), values));

@@ -415,7 +415,8 @@ TEST_F(Rules, StridesOfRotatedRows) {
 
 // Attention of sequences that lie one behind the other, of a row each; checked by phase 1 only.
 aclnnStatus sequences(int64_t count, int64_t width) {
-  Array x(kBf16, {count, 1, width}), y(kBf16, {count, 1, width}), most(kFloat, {count, 1, 8}), sum(kFloat, {count, 1, 8});
+  Array x(kBf16, {count, 1, width}), y(kBf16, {count, 1, width}), most(kFloat, {count, 1, 8}),
+      sum(kFloat, {count, 1, 8});
   Dims all;
   for (int64_t i = 1; i <= count; ++i) all.push_back(i);
   const Ints places(all);

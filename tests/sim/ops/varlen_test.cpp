@@ -38,7 +38,8 @@ TEST_F(VarlenOps, LargeHeadsAndLongSequencesArePadded) {
   const auto kernels = [](int64_t width, int64_t rows) {
     Problem p;
     p.heads = p.kv_heads = 1, p.width = p.value_width = width, p.lengths = p.kv_lengths = {rows};
-    Array x(kBf16, {rows, 1, width}, std::vector<double>(static_cast<size_t>(rows * width))), y(kBf16, {rows, 1, width});
+    Array x(kBf16, {rows, 1, width}, std::vector<double>(static_cast<size_t>(rows * width))),
+        y(kBf16, {rows, 1, width});
     EXPECT_EQ(varlen(p, x, x, x, y, {rows}, {rows}), 0) << bench().error;
     return bench().kernels.size();
   };
