@@ -31,6 +31,9 @@ KEYS = {
     "D": "simt/encoder_test CudaSmall.EncodersGiveTheRowsOfTheReference",
     "V": "models/vision_test VisionTest.LogitsAreThoseOfTransformersHoweverThePromptIsCut",
     "U": "models/vision_test VisionTest.AllModesGiveTheSameBits",
+    "H": "encoders/ascend_pooled_test AscendPooled.RowsAreThoseOfTheReference",
+    "I": "models/ascend_vision_test AscendVision.LogitsAreThoseOfTransformersHoweverThePromptIsCut",
+    "T": "simt/vision_test CudaVision.RowsAndLogitsAreThoseOfTransformers",
     "X": "models/gguf_experts_test GgufExperts.LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint",
 }
 REASONS = {
@@ -40,9 +43,7 @@ REASONS = {
     4: "GGUF files of the family are not read",
     5: "no test of its own: the names and metadata are those of a family that has one",
     6: "models that give vectors or scores are tested in floats alone",
-    7: "the device has no kernels of attention without a cache or of pooled rows, and refuses the model by the op's name",
     8: "quantised weights of models with a vision tower are refused",
-    9: "vision towers run on the CPU, and other devices refuse these models",
 }
 
 
@@ -83,6 +84,9 @@ def lists(root):
         "modes": names_in(text(root, "tests/models/graph_modes_test.cpp"), r"GraphModesTest,\s*testing::Values\((.*?)\)\);"),
         "int8": names_in(text(root, "tests/models/quantised_test.cpp"), r"Tiny, QuantisedBits,\s*testing::Values\((.*?)\)\);"),
         "pooled_on_cuda": names_in(text(root, "tests/simt/encoder_test.cpp"), r"kModels\[\] = \{(.*?)\}"),
+        "pooled_on_ascend": names_in(text(root, "tests/encoders/ascend_pooled_test.cpp"), r"cases\(\) \{(.*?)return out"),
+        "vision_on_ascend": names_in(text(root, "tests/models/ascend_vision_test.cpp"), r"AscendVision,\s*testing::Values\((.*?)\),"),
+        "vision_on_cuda": names_in(text(root, "tests/simt/vision_test.cpp"), r"cuda_vision_params\(\) \{(.*?)return out"),
         "gguf": names_in(text(root, "tests/models/gguf_experts_test.cpp"), r"kModels\[\] = \{(.*?)\}"),
     }
 
@@ -102,11 +106,13 @@ def row(name, gguf, known, of_family):
 
 
 def encoder_row(name, known):
-    return [f"`{name}`", "E", "P", "no 6", "D" if name in known["pooled_on_cuda"] else "no 1", "no 7", "no 4"]
+    return [f"`{name}`", "E", "P", "no 6", "D" if name in known["pooled_on_cuda"] else "no 1",
+            "H" if name in known["pooled_on_ascend"] else "no 1", "no 4"]
 
 
-def vision_row(name):
-    return [f"`{name}`", "V", "U", "no 8", "no 9", "no 9", "no 4"]
+def vision_row(name, known):
+    return [f"`{name}`", "V", "U", "no 8", "T" if name in known["vision_on_cuda"] else "no 1",
+            "I" if name in known["vision_on_ascend"] else "no 1", "no 4"]
 
 
 def table(header, rows):
@@ -146,7 +152,7 @@ def page(root):
         seeing = towers.get(architecture, [])
         if not of_family + pooled + seeing:
             sys.exit(f"models_page: {architecture} has no checkpoint in tests/data/models or tests/data/encoders")
-        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name, known) for name in pooled] + [vision_row(name) for name in seeing]
+        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name, known) for name in pooled] + [vision_row(name, known) for name in seeing]
     lines += table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
     used = " ".join(cell for r in rows for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if f"no {n}" in used]

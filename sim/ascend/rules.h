@@ -28,6 +28,8 @@ enum class Rule : uint8_t {
   AttentionJoinedTokens,
   AttentionRatio,
   AttentionCausalLength,
+  VarlenHeads,
+  VarlenSequences,
   LatentHeads,
   LatentPages,
   LatentRows,

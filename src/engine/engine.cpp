@@ -235,7 +235,8 @@ Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_b
   if (shape.page_bytes() + options_.beside.page_bytes == 0) return wanted;  // nothing lies in pages
   return kv_pages_that_fit(
       {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
-       static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes + options_.beside.bytes),
+       static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes + options_.beside.bytes +
+                           (tower_ ? tower_->arena_bytes() : 0)),
        static_cast<double>(shape.page_bytes() + options_.beside.page_bytes)},
       wanted);
 }
@@ -542,14 +543,14 @@ Status Engine::open() {
   return compile(std::move(made));
 }
 
-// One line where this device or world has no vision towers.
+// One line where this world has no vision towers.
 Status Engine::check_tower() const {
   if (!config_.fields.vision) return Status::ok();
   const DeviceInfo& device = platform_.device->info();
   const std::string& name = config_.fields.architecture;
-  if (device.kind != DeviceKind::Cpu || !device.live_sizes)
-    return error(Code::Unsupported, "{}: its vision tower runs on the CPU; `device` is {}", name,
-                 device_kind_name(device.kind));
+  if (options_.member && (device.kind != DeviceKind::Cpu || !device.live_sizes))
+    return error(Code::Unsupported, "`tp_size` {}: over ranks the vision tower of {} runs on the CPU; `device` is {}",
+                 options_.member->world().size, name, device_kind_name(device.kind));
   if (options_.sequence_parts > 1)
     return error(Code::Unsupported, "`enable_dp_attention`: {} reads images, which are not shared out; leave it out",
                  name);
@@ -565,8 +566,10 @@ Status Engine::prepare_tower() {
     return Status::ok();
   }
   constexpr int64_t kMostRows = 2048;
-  ASSIGN_OR_RETURN(tower_, Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length),
-                                          platform_, options_.graph));
+  auto tower =
+      Tower::prepare(config_, *options_.dtype, std::min(kMostRows, options_.context_length), platform_, options_.graph);
+  if (!tower.is_ok()) return tower.status().at("vision tower");
+  tower_ = std::move(*tower);
   return Status::ok();
 }
 

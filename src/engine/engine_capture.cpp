@@ -105,7 +105,7 @@ Status Engine::capture(ProgramBuilder& builder) {
   if (front() || staging_.is_copied())
     for (StepStage& stage : stages_) RETURN_IF_ERROR(stage.clear(pool_sizes()));
   if (options_.member) RETURN_IF_ERROR(options_.member->agree("memory that ranks share", builder.exchange_text()));
-  if (tower_) RETURN_IF_ERROR(tower_->bind(params_, *platform_.device, *stream_));
+  if (tower_) RETURN_IF_ERROR(tower_->bind(params_, *platform_.device, *stream_, options_.graph.warmups));
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
   const bool scarce = !platform_.device->info().free_patches;
   std::vector<size_t> order{kAnyPhase, 0};

@@ -5,6 +5,7 @@
 
 #include "base/half.h"
 #include "base/log.h"
+#include "engine/graph_sizes.h"
 
 namespace reprise::engine {
 namespace {
@@ -23,6 +24,22 @@ LiveSizes tower_sizes(int64_t rows, int64_t windows) {
   live.value[models::kImageBorders] = 2;
   live.value[models::kWindowBorders] = windows + 1;
   return live;
+}
+
+// Where graphs freeze sizes: 64, 128, 256 and so on, so that an image is padded to less than twice its rows, and a
+// tower of many pieces leaves room on the device for the text model's captures.
+std::vector<int64_t> sizes_by_rule(int64_t largest) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = 64; size < largest; size *= 2) sizes.push_back(size);
+  sizes.push_back(largest);
+  return sizes;
+}
+
+// Those that the user gave for steps with prompts, as far as the tower takes them.
+std::vector<int64_t> sizes_of(const GraphOptions& options, int64_t largest) {
+  std::vector<int64_t> sizes = options.prefill_sizes;
+  std::erase_if(sizes, [&](int64_t size) { return size > largest; });
+  return sizes.empty() ? sizes_by_rule(largest) : sizes;
 }
 
 template <typename T>
@@ -44,6 +61,7 @@ Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config,
   t->wanted_ = options.policy == GraphPolicy::Off ? GraphMode::Eager : options.prefill;
   t->required_ = options.policy == GraphPolicy::Required;
   t->split_ops_ = options.split_ops;
+  t->wanted_sizes_ = platform.device->info().live_sizes ? std::vector<int64_t>{max_rows} : sizes_of(options, max_rows);
   ASSIGN_OR_RETURN(t->graph_, models::trace_tower(config, dtype, max_rows, *platform.ops));
   PipelineOptions pipeline = options.pipeline;
   pipeline.streams = 1;
@@ -66,11 +84,16 @@ Result<std::unique_ptr<Tower>> Tower::prepare(const models::ModelConfig& config,
   return t;
 }
 
-Status Tower::bind(const ParamStore& params, Device& device, Stream& stream) {
+Status Tower::bind(const ParamStore& params, Device& device, Stream& stream, int warmups) {
   stream_ = &stream;
   staging_.declare(*graph_, {});
-  RETURN_IF_ERROR(staging_.allocate_alone(device));
+  const bool written = device.info().host_visible && !device.info().asynchronous;
+  RETURN_IF_ERROR(written ? staging_.allocate_alone(device) : staging_.allocate(device, 1));
   ASSIGN_OR_RETURN(arena_, device.pool().allocate(plan_.arena_bytes, "activations of the vision tower"));
+  if (!device.info().host_visible) {
+    const size_t bytes = static_cast<size_t>(max_rows_ * vision_.out_hidden) * size_of(dtype_);
+    ASSIGN_OR_RETURN(read_, device.host_pool().allocate(bytes, "rows of images"));
+  }
   CompileRequest request;
   request.platform = platform_;
   request.params = &params;
@@ -79,20 +102,47 @@ Status Tower::bind(const ParamStore& params, Device& device, Stream& stream) {
   request.split_ops = split_ops_;
   request.size_symbols = {models::kMergedRows};
   ASSIGN_OR_RETURN(model_, CompiledModel::compile(std::move(*graph_), selection_, std::move(plan_), request));
-  // The capture serves every size, and is taken at one that is quickly run. Its inputs must be sound for that.
-  RETURN_IF_ERROR(stage({{},
-                         vision_.merge,
-                         vision_.merge,
-                         std::vector<float>(static_cast<size_t>(vision_.block() * vision_.patch_width()))},
-                        models::tower_layout(vision_, vision_.merge, vision_.merge)));
-  if (wanted_ == GraphMode::Eager) return Status::ok();
+  RETURN_IF_ERROR(clear_inputs());
+  return wanted_ == GraphMode::Eager ? Status::ok() : capture(warmups);
+}
+
+// Padding rows read what lies there: indices must be sound from the start. The rest is of the smallest image.
+Status Tower::clear_inputs() {
+  const auto clear = [&](std::string_view name) {
+    ASSIGN_OR_RETURN(const TensorView view, staging_.input(name));
+    std::memset(view.data, 0, static_cast<size_t>(view.elements()) * size_of(view.dtype));
+    return Status::ok();
+  };
+  for (const std::string_view name : {models::kPatchesInput, models::kPlacesInput}) RETURN_IF_ERROR(clear(name));
+  for (size_t k = 0; vision_.side > 0 && k < models::TowerLayout{}.taps.size(); ++k)
+    for (const char* input : {"tap", "tap_weight"}) RETURN_IF_ERROR(clear(fmt::format("{}.{}", input, k)));
+  return stage({{},
+                vision_.merge,
+                vision_.merge,
+                std::vector<float>(static_cast<size_t>(vision_.block() * vision_.patch_width()))},
+               models::tower_layout(vision_, vision_.merge, vision_.merge));
+}
+
+Status Tower::capture_size(int64_t size, const LiveSizes& live, int warmups) {
+  for (int i = 0; i < warmups; ++i) RETURN_IF_ERROR(model_->run(live, *stream_));
+  return model_->capture(size, live);
+}
+
+// The largest size first: it needs the most of the device. Sizes that have no room run eagerly.
+Status Tower::capture(int warmups) {
   model_->cut(wanted_);
-  const Status captured = model_->capture(max_rows_, tower_sizes(1, 1));
-  captured_ = captured.is_ok();
-  if (captured_) return Status::ok();
-  if (required_) return captured.at("`graph` required: capture of the vision tower failed");
-  log::warning("vision tower: {}; continuing eager", captured.message());
-  model_->cut(GraphMode::Eager);
+  const bool live_sizes = model_->device().info().live_sizes;
+  for (auto size = wanted_sizes_.rbegin(); size != wanted_sizes_.rend(); ++size) {
+    // A capture that serves every size is taken at one that is quickly run. Else every row may be a window of its own.
+    const Status captured = capture_size(*size, live_sizes ? tower_sizes(1, 1) : tower_sizes(*size, *size), warmups);
+    if (captured.is_ok()) {
+      sizes_.insert(sizes_.begin(), *size);
+      continue;
+    }
+    if (required_) return captured.at("`graph` required: capture of the vision tower failed");
+    log::warning("vision tower: {} rows: {}; they run eager", *size, captured.message());
+  }
+  if (sizes_.empty()) model_->cut(GraphMode::Eager);
   return Status::ok();
 }
 
@@ -103,11 +153,17 @@ Status Tower::stage(const ImageInput& image, const models::TowerLayout& layout) 
     const float* from = image.patches.data() + static_cast<size_t>(layout.order[i]) * width;
     for (size_t k = 0; k < width; ++k) write_number(dtype_, patches.data, i * width + k, from[k]);
   }
+  staging_.use(models::kPatchesInput, static_cast<int64_t>(layout.order.size() * width));
   RETURN_IF_ERROR(write_all(staging_, std::string(models::kPlacesInput), layout.places));
   RETURN_IF_ERROR(write_all(staging_, std::string(models::kImageBordersInput),
                             std::vector<int32_t>{0, static_cast<int32_t>(layout.order.size())}));
-  if (vision_.window > 0)
-    RETURN_IF_ERROR(write_all(staging_, std::string(models::kWindowBordersInput), layout.windows));
+  if (vision_.window > 0) {
+    // Windows that a capture has and the image has not are empty.
+    ASSIGN_OR_RETURN(const TensorView windows, staging_.input(models::kWindowBordersInput));
+    const auto borders = models::ints(windows);
+    std::fill(std::copy(layout.windows.begin(), layout.windows.end(), borders.begin()), borders.end(),
+              layout.windows.back());
+  }
   for (size_t k = 0; k < layout.taps.size() && vision_.side > 0; ++k) {
     RETURN_IF_ERROR(write_all(staging_, fmt::format("tap.{}", k), layout.taps[k]));
     RETURN_IF_ERROR(write_all(staging_, fmt::format("tap_weight.{}", k), layout.weights[k]));
@@ -115,15 +171,22 @@ Status Tower::stage(const ImageInput& image, const models::TowerLayout& layout) 
   return Status::ok();
 }
 
-Result<models::ImageRows> Tower::read(const models::TowerLayout& layout) const {
+Result<const uint8_t*> Tower::on_host(std::string_view output, size_t bytes) {
+  ASSIGN_OR_RETURN(const TensorView view, model_->output(output));
+  if (!read_) return static_cast<const uint8_t*>(view.data);
+  RETURN_IF_ERROR(stream_->copy(read_.data(), view.data, bytes, Copy::DeviceToHost));
+  RETURN_IF_ERROR(stream_->synchronize());
+  return static_cast<const uint8_t*>(read_.as<uint8_t>());
+}
+
+Result<models::ImageRows> Tower::read(const models::TowerLayout& layout) {
   models::ImageRows out;
   out.row_bytes = static_cast<size_t>(vision_.out_hidden) * size_of(dtype_);
   const auto take = [&](std::string_view name, std::vector<uint8_t>& to) {
-    ASSIGN_OR_RETURN(const TensorView view, model_->output(name));
     to.resize(layout.row_of.size() * out.row_bytes);
+    ASSIGN_OR_RETURN(const uint8_t* from, on_host(name, to.size()));
     for (size_t i = 0; i < layout.row_of.size(); ++i)
-      std::memcpy(to.data() + i * out.row_bytes,
-                  static_cast<const uint8_t*>(view.data) + static_cast<size_t>(layout.row_of[i]) * out.row_bytes,
+      std::memcpy(to.data() + i * out.row_bytes, from + static_cast<size_t>(layout.row_of[i]) * out.row_bytes,
                   out.row_bytes);
     return Status::ok();
   };
@@ -160,7 +223,11 @@ Result<std::shared_ptr<const models::ImageRows>> Tower::rows(const ImageInput& i
   RETURN_IF_ERROR(stage(image, layout));
   const LiveSizes live =
       tower_sizes(count, layout.windows.empty() ? 0 : static_cast<int64_t>(layout.windows.size()) - 1);
-  RETURN_IF_ERROR(captured_ ? model_->replay(max_rows_, live, *stream_) : model_->launch(live, *stream_));
+  const auto size = choose_size(sizes_, count);
+  if (!size && required_)
+    return invalid("`graph` required: an image of {} tokens, and the vision tower is captured for at most {}", count,
+                   sizes_.empty() ? 0 : sizes_.back());
+  RETURN_IF_ERROR(size ? model_->replay(*size, live, *stream_) : model_->launch(live, *stream_));
   RETURN_IF_ERROR(stream_->synchronize());
   ASSIGN_OR_RETURN(models::ImageRows made, read(layout));
   ++computed_;

@@ -1,14 +1,16 @@
 // Tower: the vision tower of a model as a program beside those of its steps (models/vision.h), with buffers of its own.
 //
 // It takes one image at a time, so an image's rows do not depend on what is computed beside it. Captured once at its
-// largest size, on devices whose graphs read live sizes. Rows of the last images are kept, by digest. The thread that
-// drives the engine owns it.
+// largest size where graphs read live sizes; elsewhere at sizes of which an image takes the next larger one, and eager
+// above the largest. Rows of the last images are kept in host memory, by digest. The thread that drives the engine owns
+// it.
 #pragma once
 
 #include <list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,9 +30,10 @@ class Tower {
   const std::vector<ParamPlan>& params() const { return selection_.params; }
   const std::vector<DerivedParam>& derived() const { return report_.derived; }
   int64_t max_rows() const { return max_rows_; }
+  size_t arena_bytes() const { return plan_.arena_bytes; }  // that bind() will take
 
-  // Once the parameters are loaded. The stream outlives the tower.
-  Status bind(const ParamStore& params, Device& device, Stream& stream);
+  // Once the parameters are loaded. The stream outlives the tower. `warmups`: runs before each capture.
+  Status bind(const ParamStore& params, Device& device, Stream& stream, int warmups);
 
   // Computed, or from the store of the last ones.
   Result<std::shared_ptr<const models::ImageRows>> rows(const ImageInput& image);
@@ -38,11 +41,17 @@ class Tower {
   GraphMode mode() const { return model_->mode(); }
   const RunCounters& counters() const { return model_->counters(); }
   uint64_t computed() const { return computed_; }  // images that were not in the store
+  // Merged rows of its captures, ascending; where graphs read live sizes the largest alone.
+  const std::vector<int64_t>& sizes() const { return sizes_; }
 
  private:
   Tower() = default;
+  Status clear_inputs();
   Status stage(const ImageInput& image, const models::TowerLayout& layout);
-  Result<models::ImageRows> read(const models::TowerLayout& layout) const;
+  Status capture(int warmups);
+  Status capture_size(int64_t size, const LiveSizes& live, int warmups);
+  Result<models::ImageRows> read(const models::TowerLayout& layout);
+  Result<const uint8_t*> on_host(std::string_view output, size_t bytes);
   void keep(const std::string& digest, std::shared_ptr<const models::ImageRows> rows);
 
   checkpoint::VisionFields vision_;
@@ -50,7 +59,8 @@ class Tower {
   int64_t max_rows_ = 0;
   const Platform* platform_ = nullptr;
   GraphMode wanted_ = GraphMode::Eager;
-  bool required_ = false, captured_ = false;
+  bool required_ = false;
+  std::vector<int64_t> wanted_sizes_, sizes_;
   std::vector<std::string> split_ops_;
   std::optional<Graph> graph_;  // until it is bound
   PipelineReport report_;
@@ -58,6 +68,7 @@ class Tower {
   MemoryPlan plan_;
   Staging staging_;
   Buffer arena_;
+  Buffer read_;  // where the host reads an output that lies in memory of the device
   Stream* stream_ = nullptr;
   std::unique_ptr<CompiledModel> model_;
   std::list<std::pair<std::string, std::shared_ptr<const models::ImageRows>>> kept_;  // the last used first

@@ -1,5 +1,6 @@
 #include "models/image_step.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "models/rope.h"
@@ -8,7 +9,7 @@
 namespace reprise::models {
 namespace {
 
-constexpr std::string_view kIndex = "image_index", kRows = "image_rows", kPositions = "positions3";
+constexpr std::string_view kIndex = "image_index", kRows = "image_rows", kPositions = "positions3", kText = "text_rows";
 
 // Calls f(image, t, row) for every token of the step; image is null for text.
 template <typename F>
@@ -27,11 +28,19 @@ int64_t image_tokens(const StepRows& step) {
 
 void image_index(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
+  const auto none = static_cast<int32_t>(image_tokens(step));  // there is such a row where there is text
   int32_t next = 0;
   const int64_t rows = each_token(step, [&](const StepPart&, const PlacedImage* image, int64_t, int64_t row) {
-    out[static_cast<size_t>(row)] = image ? next++ : -1;
+    out[static_cast<size_t>(row)] = image ? next++ : none;
   });
-  std::fill(out.begin() + rows, out.end(), -1);
+  std::fill(out.begin() + rows, out.end(), 0);
+}
+
+void text_rows(const StepRows& step, const TensorView& view) {
+  auto* out = static_cast<float*>(view.data);
+  const int64_t rows = each_token(
+      step, [&](const StepPart&, const PlacedImage* image, int64_t, int64_t row) { out[row] = image ? 0.f : 1.f; });
+  std::fill(out + rows, out + view.elements(), 0.f);
 }
 
 void positions3(const StepRows& step, const TensorView& view) {
@@ -54,12 +63,15 @@ void image_rows(const StepRows& step, const TensorView& view) {
     std::memcpy(to, from.data() + static_cast<size_t>(t - image->first) * bytes, bytes);
     to += bytes;
   });
+  const auto* end = static_cast<uint8_t*>(view.data) + static_cast<size_t>(view.elements()) * size_of(view.dtype);
+  const size_t row = static_cast<size_t>(view.size[1]) * size_of(view.dtype);
+  if (to < end) std::memset(to, 0, row);
 }
 
 constexpr Producer kDeep[] = {image_rows<0>, image_rows<1>, image_rows<2>, image_rows<3>,
                               image_rows<4>, image_rows<5>, image_rows<6>, image_rows<7>};
 
-int64_t used_rows(const StepRows& step) { return image_tokens(step) * step.hidden; }
+int64_t used_rows(const StepRows& step) { return (image_tokens(step) + 1) * step.hidden; }
 
 bool has_images(const nn::StepInputs& in) { return in.added.contains(kIndex); }
 
@@ -76,6 +88,7 @@ void declare_images(const ModelConfig& config, const TraceOptions& trace, StepSp
         {.name = std::move(name), .type = {trace.dtype, {t, width}}, .producer = producer, .used = used_rows});
   };
   rows(std::string(kRows), image_rows<-1>);
+  step.inputs.push_back({.name = std::string(kText), .type = {DType::F32, {t, Dim(1)}}, .producer = text_rows});
   const size_t levels = config.fields.vision->deepstack_blocks.size();
   CHECK(levels <= std::size(kDeep), "deepstack of {} levels", levels);
   for (size_t k = 0; k < levels; ++k) rows(fmt::format("deep.{}", k), kDeep[k]);
@@ -83,8 +96,7 @@ void declare_images(const ModelConfig& config, const TraceOptions& trace, StepSp
 
 Tensor with_images(Tensor embeddings, const nn::StepInputs& in) {
   if (!has_images(in)) return embeddings;
-  // The embedding of a token that an image replaces is zeros, and so is the row of one that none does.
-  return nn::add(embeddings, nn::index_select(in.more(kRows), in.more(kIndex)));
+  return nn::add(nn::scale_rows(embeddings, in.more(kText)), nn::index_select(in.more(kRows), in.more(kIndex)));
 }
 
 Tensor with_deep_rows(const ModelConfig& config, Tensor x, int64_t layer, const nn::StepInputs& in) {

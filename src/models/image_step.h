@@ -6,8 +6,9 @@
 
 namespace reprise::models {
 
-// "image_index" [T]: the row of "image_rows" [T, N], and of "deep.<k>", that a token is, or -1; "positions3" [T, 3].
-// Only where TraceOptions::images asks for them.
+// "image_index" [T]: the row of "image_rows" [T, N], and of "deep.<k>", that a token is; text is the row behind those
+// of images, which is zeros. "text_rows" [T, 1]: 1 for text, 0 for images. "positions3" [T, 3]. Only where
+// TraceOptions::images asks for them. Not every device has zeros for an index that is none.
 void declare_images(const ModelConfig& config, const TraceOptions& trace, StepSpec& step);
 
 // Embeddings with rows of images in the places of their tokens; deepstack rows added behind layer `layer`; the table of

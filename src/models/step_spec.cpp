@@ -24,7 +24,8 @@ void fill_rest(std::span<int32_t> out, int64_t from, int32_t value) { std::fill(
 void tokens(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   const int64_t rows = for_each_row(step, [&](const StepPart& p, int64_t t, int64_t row) {
-    out[row] = image_at(p.images, t) ? -1 : std::max(0, p.token(t));  // an image's row has no embedding
+    // The embedding of an image's row is not used (models/image_step.h).
+    out[row] = image_at(p.images, t) ? 0 : std::max(0, p.token(t));
   });
   fill_rest(out, rows, 0);
 }

@@ -15,7 +15,8 @@ class Converter {
     if (!table_ || !angles_ || !index_) return Status::ok();
     for (Node* n = g_.first(); n; n = n->next)
       for (uint32_t i = 0; i < n->in.size(); ++i)
-        if (n->in[i]->def->op == table_ && n->op != angles_) RETURN_IF_ERROR(visit(n, i));
+        if (const OpSchema* made = n->in[i]->def->op; (made == table_ || made == axes_) && n->op != angles_)
+          RETURN_IF_ERROR(visit(n, i));
     return Status::ok();
   }
 
@@ -27,7 +28,7 @@ class Converter {
     Value* value;
   };
 
-  // `table` is the operand of n that rope_table makes.
+  // `table` is the operand of n that rope_table or rope_table_axes makes.
   Status visit(Node* n, uint32_t table) {
     const std::vector<TensorType> types = n->in_types();
     const auto number = std::find_if(types.begin(), types.end(), [](const TensorType& t) {
@@ -81,6 +82,7 @@ class Converter {
   Graph& g_;
   PassContext& c_;
   const OpSchema* table_ = c_.ops().find("rope_table");
+  const OpSchema* axes_ = c_.ops().find("rope_table_axes");
   const OpSchema* angles_ = c_.ops().find("rope_angles");
   const OpSchema* index_ = c_.ops().find("index_i64");
   std::vector<Made> made_;

@@ -115,6 +115,8 @@ class AscendEntryTest : public testing::Test {
     buffers.push_back(on_device(std::vector<uint8_t>(workspace + 64).data(), workspace + 64));
     thunk.args.workspace = buffers.back().data();
     thunk.args.workspace_bytes = workspace;
+    for (size_t k = 0; k < entry->host_operands.size(); ++k)
+      thunk.args.host[k] = in[static_cast<size_t>(entry->host_operands[k])].bytes.data();
     call.param_layout = layout;
     entry->bind(call, thunk.args);
     stream_->set_live_sizes(live);

@@ -73,7 +73,7 @@ TensorType bf16(std::initializer_list<int64_t> sizes) {
 }
 
 TEST_F(AscendStarts, AnEntryTellsWhatAGraphLaunches) {
-  const TensorType table{DType::F32, {Dim(1), Dim(64)}}, slots{DType::I32, {Dim(1)}};
+  const TensorType table{DType::F32, {Dim(1), Dim(64)}}, slots{DType::I32, {Dim(1)}}, borders{DType::I32, {Dim(2)}};
   struct Case {
     const char* op;
     std::vector<TensorType> in;
@@ -85,6 +85,9 @@ TEST_F(AscendStarts, AnEntryTellsWhatAGraphLaunches) {
       {"silu_mul", {bf16({1, 128})}, {}, 1},
       // The column of a, the column of b.
       {"concat", {bf16({1, 64}), bf16({1, 32})}, {}, 2},
+      // As it is; with zeros and a copy for each operand, and a copy of the result.
+      {"segment_attention", {bf16({4, 2, 16}), bf16({4, 2, 16}), bf16({4, 2, 16}), borders}, {{"scale", 1.0}}, 1},
+      {"segment_attention", {bf16({4, 2, 20}), bf16({4, 2, 20}), bf16({4, 2, 20}), borders}, {{"scale", 1.0}}, 8},
       // Norms of queries and keys, the table in the model's dtype, the rotation, the cache.
       {"split_qk_norm_rope_rows",
        {bf16({2, 128, 128}), bf16({2, 128, 128}), bf16({1, 512}), table, slots, bf16({64}), bf16({64})},

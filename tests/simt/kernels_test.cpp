@@ -78,6 +78,10 @@ TEST(CudaKernels, RotationHasTheCpusBits) {
   ntk.set("ntk_factor", 4.0);
   ntk.set("ntk_window", int64_t{512});
   expect_equal("rope_table", {positions}, ntk);
+  std::vector<double> axes;
+  for (int i = 0; i < 16; ++i) axes.push_back(i % 3);
+  expect_equal("rope_table_axes", {tensor_of(DType::I32, {3, 3}, {0, 1, 17, 1000, 40959, 3, 5, 5, 5})},
+               {{"inv_freq", freq}, {"axes", axes}, {"scale", 1.25}});
   const TestTensor angles = on_cpu().run("rope_table", {positions}, table)[0];
   for (DType t : kDTypes)
     for (int64_t way : {0, 1}) {

@@ -72,15 +72,7 @@ inline const std::vector<std::string>& head_sizes() {
 // Of models that need an op for which Ascend has no kernel, that op: the device refuses it by name.
 inline const std::map<std::string, std::string>& lacking_on_ascend() {
   static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"},
-                                                      {"gemma3", "scale"},
-                                                      {"gemma3_old", "scale"},
-                                                      {"gemma3_text_of_images", "scale"},
-                                                      {"granite", "scale"},
-                                                      {"granite_moe", "scale"},
                                                       {"gpt_oss", "paged_attention"},
-                                                      {"cohere", "layer_norm"},
-                                                      {"cohere2", "layer_norm"},
-                                                      {"starcoder2", "layer_norm"},
                                                       {"qwen3_next", "gated_delta"},
                                                       {"qwen3_5", "gated_delta"},
                                                       {"qwen3_5_moe_text_of_images", "gated_delta"}};

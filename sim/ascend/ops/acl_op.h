@@ -94,6 +94,10 @@ ACLNN_OPERATOR(aclnnAddRmsNorm, const aclTensor* x1, const aclTensor* x2, const 
                aclTensor* yOut, aclTensor* rstdOut, aclTensor* xOut);
 ACLNN_OPERATOR(aclnnInplaceAddRmsNorm, aclTensor* x1Ref, aclTensor* x2Ref, const aclTensor* gamma, double epsilon,
                const aclTensor* rstdOut);
+ACLNN_OPERATOR(aclnnLayerNorm, const aclTensor* input, const aclIntArray* normalizedShape,
+               const aclTensor* weightOptional, const aclTensor* biasOptional, double eps, aclTensor* out,
+               aclTensor* meanOutOptional, aclTensor* rstdOutOptional);
+ACLNN_OPERATOR(aclnnGeluV2, const aclTensor* x, int64_t approximate, aclTensor* y);
 ACLNN_OPERATOR(aclnnSwiGlu, const aclTensor* x, int64_t dim, const aclTensor* out);
 ACLNN_OPERATOR(aclnnSilu, const aclTensor* self, aclTensor* out);
 
@@ -178,6 +182,14 @@ ACLNN_OPERATOR(aclnnPromptFlashAttentionV3, const aclTensor* query, const aclTen
                const aclTensor* deqScale2, const aclTensor* quantScale2, const aclTensor* quantOffset2,
                int64_t numHeads, double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout,
                int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise, const aclTensor* attentionOut);
+ACLNN_OPERATOR(aclnnFlashAttentionVarLenScore, const aclTensor* query, const aclTensor* key, const aclTensor* value,
+               const aclTensor* realShiftOptional, const aclTensor* dropMaskOptional,
+               const aclTensor* paddingMaskOptional, const aclTensor* attenMaskOptional,
+               const aclIntArray* prefixOptional, const aclIntArray* actualSeqQLenOptional,
+               const aclIntArray* actualSeqKvLenOptional, double scaleValue, double keepProb, int64_t preTokens,
+               int64_t nextTokens, int64_t headNum, char* inputLayout, int64_t innerPrecise, int64_t sparseMode,
+               const aclTensor* softmaxMaxOut, const aclTensor* softmaxSumOut, const aclTensor* softmaxOutOut,
+               const aclTensor* attentionOutOut);
 
 // The bound of the workspace over all lengths; the executor can only be destroyed.
 aclnnStatus aclnnFusedInferAttentionScoreV2GetMaxWorkspaceSize(
@@ -222,6 +234,7 @@ ACLNN_OPERATOR(aclnnMuls, const aclTensor* self, const aclScalar* other, aclTens
 ACLNN_OPERATOR(aclnnCos, const aclTensor* self, aclTensor* out);
 ACLNN_OPERATOR(aclnnSin, const aclTensor* self, aclTensor* out);
 ACLNN_OPERATOR(aclnnSigmoid, const aclTensor* self, aclTensor* out);
+ACLNN_OPERATOR(aclnnTanh, const aclTensor* self, aclTensor* out);
 ACLNN_OPERATOR(aclnnReciprocal, const aclTensor* self, aclTensor* out);
 ACLNN_OPERATOR(aclnnClampMin, const aclTensor* self, const aclScalar* min, aclTensor* out);
 ACLNN_OPERATOR(aclnnInplaceCopy, aclTensor* selfRef, const aclTensor* src);

@@ -216,6 +216,24 @@ aclnnStatus aclnnSigmoidGetWorkspaceSize(Tensor self, TensorRef out, uint64_t* w
 }
 ACLNN_PHASE2(aclnnSigmoid);
 
+aclnnStatus aclnnTanhGetWorkspaceSize(Tensor self, TensorRef out, uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return unary("aclnnTanh", self, out, workspaceSize, executor, [](float x) { return std::tanh(x); });
+}
+ACLNN_PHASE2(aclnnTanh);
+
+// 1 is the form with a hyperbolic tangent, any other number that with the error function (hicann/ops-nn @ a84fd19a,
+// activation/gelu_v2/op_api/aclnn_gelu_v2.cpp:25-34).
+aclnnStatus aclnnGeluV2GetWorkspaceSize(Tensor x, int64_t approximate, TensorRef y, uint64_t* workspaceSize,
+                                        aclOpExecutor** executor) {
+  constexpr float kHalfRoot = 0.70710678f, kRootOfTwoOverPi = 0.79788456f;
+  if (approximate == 1)
+    return unary("aclnnGeluV2", x, y, workspaceSize, executor,
+                 [](float v) { return v * (1 + std::tanh(kRootOfTwoOverPi * (v + 0.044715f * v * v * v))) / 2; });
+  return unary("aclnnGeluV2", x, y, workspaceSize, executor,
+               [](float v) { return v * (1 + std::erf(v * kHalfRoot)) / 2; });
+}
+ACLNN_PHASE2(aclnnGeluV2);
+
 // The strided copy: broadcasts, converts, and needs nothing to be packed.
 aclnnStatus aclnnInplaceCopyGetWorkspaceSize(TensorRef selfRef, Tensor src, uint64_t* workspaceSize,
                                              aclOpExecutor** executor) {

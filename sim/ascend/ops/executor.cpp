@@ -121,7 +121,10 @@ std::vector<Kernel> kernels_of(const Plan& plan, void* workspace) {
   }
   if (plan.scratch > 0) main.touches.push_back({next, static_cast<size_t>(plan.scratch), true});
   main.compute = [operands, compute = plan.compute] { compute(*operands); };
+  const Kernel pad{plan.name + "/pad", Unit::Vector, {0, plan.work.bytes / 2}, {}, [] {}};
+  kernels.insert(kernels.end(), static_cast<size_t>(plan.before), pad);
   kernels.push_back(std::move(main));
+  kernels.insert(kernels.end(), static_cast<size_t>(plan.behind), pad);
   for (Kernel& kernel : after) kernels.push_back(std::move(kernel));
   return kernels;
 }

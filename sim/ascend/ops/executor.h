@@ -70,8 +70,9 @@ struct Plan {
   std::string once;            // why it cannot be repeated, if so
   std::optional<Rule> unkept;  // likewise; nor does phase 1 remember it
   bool repeatable = false;
-  bool only_bound = false;  // of a ...GetMaxWorkspaceSize
-  bool varies = false;      // the workspace depends on more than shapes
+  bool only_bound = false;     // of a ...GetMaxWorkspaceSize
+  bool varies = false;         // the workspace depends on more than shapes
+  int before = 0, behind = 0;  // kernels that bring operands to the sizes of the main one, and its result back
 };
 
 class Operator {
@@ -131,6 +132,7 @@ class Operator {
   void reach(Slot slot, int64_t elements) { plan_.operands[slot.index].view.reach = elements; }
   void only_bound() { plan_.only_bound = true; }
   void varies() { plan_.varies = true; }
+  void pads(int before, int behind) { plan_.before = before, plan_.behind = behind; }
   // Makes the executor. Without a count of bytes, every element of every operand moves once.
   int finish(Unit unit, double operations, Compute compute, double bytes = -1, uint64_t scratch = 0);
 

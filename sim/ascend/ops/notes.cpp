@@ -18,6 +18,8 @@ extern "C" const char* ascendSimOperatorNotes() {
          "buffer per output element (assumed)\n"
          "GroupedMatmulSwigluQuant takes matrices that are not transposed; no document shows it with others\n"
          "KvRmsNormRopeCache may be repeated; the host code of its two phases is generated and not public\n"
+         "softmaxMax and softmaxSum of FlashAttentionVarLenScore have the shape [T, N, 8] of the vendor's example; one "
+         "table of the newest document says [N, T, 8]\n"
          "ties of Topk and Sort keep the order of their places; quantisation rounds half to even\n"
          "not simulated and refused: int4, quantised keys and values, shifts of positions, shared prefixes, drop-pad "
          "routing, grouped products of several tensors\n";

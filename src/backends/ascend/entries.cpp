@@ -88,6 +88,8 @@ void register_ascend(KernelRegistry& kernels, const std::shared_ptr<Context>& co
   register_rotation(kernels, context);
   register_heads(kernels, context);
   register_attention(kernels, context);
+  register_encoder(kernels, context);
+  register_functions(kernels, context);
   register_latent(kernels, context);
   register_experts(kernels, context);
   register_quantised(kernels, context);

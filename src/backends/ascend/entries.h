@@ -38,6 +38,8 @@ void register_dense(KernelRegistry& kernels, const std::shared_ptr<Context>& con
 void register_rotation(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_heads(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_attention(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
+void register_encoder(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
+void register_functions(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_quantised(KernelRegistry& kernels, const std::shared_ptr<Context>& context);

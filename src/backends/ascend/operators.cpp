@@ -23,6 +23,10 @@ void each(Table& t, F f) {
   f(t.reciprocal);
   f(t.cos);
   f(t.sin);
+  f(t.tanh);
+  f(t.gelu);
+  f(t.layer_norm);
+  f(t.sum);
   f(t.swiglu);
   f(t.cast);
   f(t.copy);
@@ -36,6 +40,7 @@ void each(Table& t, F f) {
   f(t.fused_attention);
   f(t.decode_attention);
   f(t.prompt_attention);
+  f(t.segment_attention);
   f(t.quantize);
   f(t.dynamic_quantize);
   f(t.quant_matmul);

@@ -36,6 +36,10 @@ struct Operators {
   Operator<T, MT> reciprocal{"aclnnReciprocal"};
   Operator<T, MT> cos{"aclnnCos"};
   Operator<T, MT> sin{"aclnnSin"};
+  Operator<T, MT> tanh{"aclnnTanh"};
+  Operator<T, i64, MT> gelu{"aclnnGeluV2"};
+  Operator<T, IA, T, T, double, MT, MT, MT> layer_norm{"aclnnLayerNorm"};
+  Operator<T, IA, bool, int32_t, MT> sum{"aclnnReduceSum"};
   Operator<T, i64, T> swiglu{"aclnnSwiGlu"};
   Operator<T, int32_t, MT> cast{"aclnnCast"};
   Operator<MT, T> copy{"aclnnInplaceCopy"};
@@ -56,6 +60,8 @@ struct Operators {
       "aclnnIncreFlashAttentionV4"};
   Operator<T, T, T, T, T, IA, IA, T, T, T, T, T, i64, double, i64, i64, char*, i64, i64, i64, T> prompt_attention{
       "aclnnPromptFlashAttentionV3"};
+  Operator<T, T, T, T, T, T, T, IA, IA, IA, double, double, i64, i64, i64, char*, i64, i64, T, T, T, T>
+      segment_attention{"aclnnFlashAttentionVarLenScore"};
 
   // Quantised.
   Operator<T, T, T, bool, const char*, int32_t, int32_t, T> quantize{"aclnnAscendQuantV3"};

@@ -7,6 +7,17 @@
 namespace reprise::ascend {
 namespace {
 
+// Cosines of angles [T, h] times `scale` into the left half of table [T, 2 h], sines into the right one.
+Status turn_table(const Out& table, double scale, aclTensor* angles, aclTensor* values, int64_t t, int64_t h,
+                  Launch& l) {
+  for (int64_t half : {0, 1}) {
+    RETURN_IF_ERROR(l.run(half ? l.ops().sin : l.ops().cos, angles, values));
+    if (scale != 1) RETURN_IF_ERROR(l.run(l.ops().muls, values, l.number(static_cast<float>(scale)), values));
+    RETURN_IF_ERROR(l.run(l.ops().copy, l.view(table, DType::F32, {t, h}, {2 * h, 1}, half * h, t * 2 * h), values));
+  }
+  return Status::ok();
+}
+
 // positions [T] times frequencies [h], the constant, in fp32, as HF computes it; cosines into the left half of out
 // [T, 2 h], sines into the right one.
 Status rope_table(const RopeTableArgs& a, Launch& l) {
@@ -17,12 +28,25 @@ Status rope_table(const RopeTableArgs& a, Launch& l) {
   aclTensor* values = l.tensor(l.scratch(bytes), DType::F32, {t, h});
   RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.positions, DType::I32, {t, 1}), ACL_FLOAT, positions));
   RETURN_IF_ERROR(l.run(l.ops().mul, positions, l.tensor(l.constant(), DType::F32, {1, h}), angles));
-  for (int64_t half : {0, 1}) {
-    RETURN_IF_ERROR(l.run(half ? l.ops().sin : l.ops().cos, angles, values));
-    if (a.scale != 1) RETURN_IF_ERROR(l.run(l.ops().muls, values, l.number(static_cast<float>(a.scale)), values));
-    RETURN_IF_ERROR(l.run(l.ops().copy, l.view(a.table, DType::F32, {t, h}, {2 * h, 1}, half * h, t * 2 * h), values));
-  }
-  return Status::ok();
+  return turn_table(a.table, a.scale, angles, values, t, h, l);
+}
+
+// Where the numbers of axes begin behind `count` frequencies.
+size_t axes_at(size_t count) { return (count * sizeof(float) + 63) / 64 * 64; }
+
+// The same of several positions a token: which of them a frequency turns with lies behind the frequencies.
+Status rope_table_axes(const RopeTableAxesArgs& a, Launch& l) {
+  const int64_t t = l.size(a.tokens), h = a.frequencies, columns = a.columns;
+  const size_t bytes = static_cast<size_t>(t * h) * sizeof(float);
+  const auto* axes = static_cast<const uint8_t*>(l.constant()) + axes_at(static_cast<size_t>(h));
+  aclTensor* positions =
+      l.tensor(l.scratch(static_cast<size_t>(t * columns) * sizeof(float)), DType::F32, {t, columns});
+  aclTensor* angles = l.tensor(l.scratch(bytes), DType::F32, {t, h});
+  aclTensor* values = l.tensor(l.scratch(bytes), DType::F32, {t, h});
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.positions, DType::I32, {t, columns}), ACL_FLOAT, positions));
+  RETURN_IF_ERROR(l.run(l.ops().index_select, positions, 1, l.tensor(axes, DType::I32, {h}), angles));
+  RETURN_IF_ERROR(l.run(l.ops().mul, angles, l.tensor(l.constant(), DType::F32, {1, h}), angles));
+  return turn_table(a.table, a.scale, angles, values, t, h, l);
 }
 
 Status accepts_rope_table(const OpCall& c) {
@@ -163,8 +187,21 @@ void register_rotation(KernelRegistry& kernels, const std::shared_ptr<Context>& 
                      [](double f) { return static_cast<float>(f); });
     });
   };
+  const auto with_axes = [context](const OpCall& c, LaunchArgs& args) {
+    const auto &numbers = c.attrs->numbers("inv_freq"), &axes = c.attrs->numbers("axes");
+    std::string key = "frequencies and axes";
+    for (size_t i = 0; i < numbers.size(); ++i) key += fmt::format(" {:a}:{}", numbers[i], axes[i]);
+    const size_t at = axes_at(numbers.size());
+    args.constant = context->constant(key, at + axes.size() * sizeof(int32_t), [&](void* to) {
+      std::transform(numbers.begin(), numbers.end(), static_cast<float*>(to),
+                     [](double f) { return static_cast<float>(f); });
+      std::transform(axes.begin(), axes.end(), reinterpret_cast<int32_t*>(static_cast<uint8_t*>(to) + at),
+                     [](double axis) { return static_cast<int32_t>(axis); });
+    });
+  };
   const auto row_numbers = [context](const OpCall&, LaunchArgs& args) { args.constant = context->row_numbers(); };
   add(kernels, context, {"rope_table", kernel<rope_table>, frequencies, accepts_rope_table});
+  add(kernels, context, {"rope_table_axes", kernel<rope_table_axes>, with_axes, want_constant_rows});
   add(kernels, context, {"rope", kernel<rope_halves>, row_numbers, accepts_halves});
   add(kernels, context, {"rope", kernel<rope_neighbours>, {}, accepts_neighbours, {}, ".neighbours"});
   add(kernels, context, {"rope", kernel<rope_apart>, row_numbers, accepts_apart, {}, ".apart", 75});

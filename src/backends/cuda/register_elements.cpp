@@ -15,6 +15,14 @@ Status accepts_rope_table(const OpCall& c) {
   return Status::ok();
 }
 
+Status accepts_axes(const OpCall& c) {
+  if (const size_t half = c.attrs->numbers("inv_freq").size(); half > static_cast<size_t>(kMaxRotatedHalf))
+    return error(Code::Unsupported, "takes up to {} frequencies, not {}", kMaxRotatedHalf, half);
+  if (const int64_t columns = c.in[0].shape[1].factor; columns > 256)
+    return error(Code::Unsupported, "takes up to 256 positions a token, not {}", columns);
+  return Status::ok();
+}
+
 Status accepts_split(const OpCall& c) {
   RETURN_IF_ERROR(want_table_in_f32<1>(c));
   return want_head(c, c.in[0].shape[1].factor / (c.attrs->integer("heads") + 2 * c.attrs->integer("kv_heads")));
@@ -85,6 +93,7 @@ void register_rotation(KernelRegistry& kernels, const KernelTable& table) {
   Entries entries(kernels);
   entries.add("rope", table.rope, {.accepts = want_table_in_f32<1>});
   entries.add("rope_table", table.rope_table, {.accepts = accepts_rope_table});
+  entries.add("rope_table_axes", table.rope_table_axes, {.accepts = accepts_axes});
   entries.add("split_qk_norm_rope", table.split_qk_norm_rope, {.accepts = accepts_split});
   entries.add("split_qk_norm_rope_kv", table.split_qk_norm_rope_kv, {.accepts = accepts_split_kv});
   entries.add("split_qk_norm_rope_kv", table.split_qk_norm_rope_kv_i8,

@@ -12,6 +12,7 @@ void SegmentAttentionArgs::fill(const OpCall& c) {
   size = q[2].factor;
   borders = c.in[3].shape[0];
   scale = c.attrs->number("scale");
+  type = c.in[0].dtype;
 }
 void PoolRowsArgs::fill(const OpCall& c) {
   tokens = c.in[0].shape[0];
@@ -19,6 +20,7 @@ void PoolRowsArgs::fill(const OpCall& c) {
   borders = c.in[1].shape[0];
   count = c.in[2].shape[0];
   const std::string& name = c.attrs->text("kind");
+  type = c.in[0].dtype;
   kind = name == "last" ? 0 : name == "mean" ? 1 : 2;
 }
 void ConcatArgs::fill(const OpCall& c) {
@@ -30,6 +32,7 @@ void ConcatArgs::fill(const OpCall& c) {
 void VectorsArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   width = c.in[0].shape[1].factor;
+  type = c.in[0].dtype;
 }
 
 std::span<const OpArgs> encoder_args() {

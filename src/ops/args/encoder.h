@@ -15,6 +15,7 @@ struct SegmentAttentionArgs {
   Dim tokens, borders;
   int64_t heads, size;
   double scale;
+  DType type;
 
   void fill(const OpCall& call);
 };
@@ -25,6 +26,7 @@ struct PoolRowsArgs {
   Out out;
   Dim tokens, borders, count;
   int64_t width, kind;
+  DType type;  // of x
 
   void fill(const OpCall& call);
 };
@@ -45,6 +47,7 @@ struct VectorsArgs {
   Out out;
   Dim rows;
   int64_t width;
+  DType type;  // of x
 
   void fill(const OpCall& call);
 };

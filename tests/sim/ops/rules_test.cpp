@@ -413,6 +413,30 @@ TEST_F(Rules, StridesOfRotatedRows) {
   EXPECT_EQ(out.get_all(), packed);
 }
 
+// Attention of sequences that lie one behind the other, of a row each; checked by phase 1 only.
+aclnnStatus sequences(int64_t count, int64_t width) {
+  Array x(kBf16, {count, 1, width}), y(kBf16, {count, 1, width}), most(kFloat, {count, 1, 8}),
+      sum(kFloat, {count, 1, 8});
+  Dims all;
+  for (int64_t i = 1; i <= count; ++i) all.push_back(i);
+  const Ints places(all);
+  char layout[] = "TND";
+  return REFUSED(aclnnFlashAttentionVarLenScore, x, x, x, nullptr, nullptr, nullptr, nullptr, nullptr, places, places,
+                 1.0, 1.0, kFar, kFar, 1, layout, 0, 0, most, sum, nullptr, y);
+}
+
+TEST_F(Rules, HeadsOfSequences) {
+  in_its_versions(Rule::VarlenHeads, [] { return sequences(1, 528); });
+  EXPECT_EQ(sequences(1, 769), kBad);
+  bench().machine.cann = Cann::V8_1;
+  EXPECT_EQ(sequences(1, 512), 0) << bench().error;
+}
+
+TEST_F(Rules, NumbersOfSequences) {
+  in_its_versions(Rule::VarlenSequences, [] { return sequences(2049, 16); });
+  EXPECT_EQ(sequences(2048, 16), 0) << bench().error;
+}
+
 TEST_F(Rules, PhaseOneRefusesOnDemand) {
   Array x(kFloat, {2}, {1, 2}), y(kFloat, {2});
   ascend_sim::restart_refusals();

@@ -41,6 +41,27 @@ struct RopeTable {
   }
 };
 
+// The same angle of one of several positions.
+struct AxesTable {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const int32_t* positions;
+  float* table;
+  int64_t tokens, half, columns;
+  float scale;
+  double inv_freq[kMaxRotatedHalf];
+  uint8_t axes[kMaxRotatedHalf];
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t u = static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread();
+    if (u >= tokens * half) return;
+    const int64_t t = u / half, i = u % half;
+    const float angle = static_cast<float>(positions[t * columns + axes[i]]) * static_cast<float>(inv_freq[i]);
+    table[t * 2 * half + i] = static_cast<float>(::cos(static_cast<double>(angle))) * scale;
+    table[t * 2 * half + half + i] = static_cast<float>(::sin(static_cast<double>(angle))) * scale;
+  }
+};
+
 // Number d of a head of which the first `rot` are rotated in pairs (i, i + rot/2). `neighbours`: the pairs are
 // (2 i, 2 i + 1), and only their results lie at (i, i + rot/2).
 template <class E>
@@ -223,6 +244,20 @@ void run_rope_table(const RopeTableArgs& a, L& launch) {
   launch.run(blocks_for(k.tokens * k.half, kElementThreads), kElementThreads, 0, k);
 }
 
+template <class L>
+void run_rope_table_axes(const RopeTableAxesArgs& a, L& launch) {
+  AxesTable k{};
+  k.positions = a.positions;
+  k.table = a.table;
+  k.tokens = launch.size(a.tokens);
+  k.half = a.frequencies;
+  k.columns = a.columns;
+  k.scale = static_cast<float>(a.scale);
+  std::memcpy(k.inv_freq, a.inv_freq, static_cast<size_t>(k.half) * sizeof(double));
+  for (int64_t i = 0; i < k.half; ++i) k.axes[i] = static_cast<uint8_t>(a.axes[i]);
+  launch.run(blocks_for(k.tokens * k.half, kElementThreads), kElementThreads, 0, k);
+}
+
 template <class E, class L>
 void run_rope(const RopeArgs& a, L& launch) {
   const Rope<E> k{a.x, a.table, a.out, launch.size(a.tokens), a.heads, a.size, a.rotated, a.interleaved};
@@ -299,6 +334,7 @@ void fill_rotation_of(KernelTable& table) {
   table.kv_write = REPRISE_CUDA_PER_TYPE(run_kv_write, L);
   table.kv_write_i8 = REPRISE_CUDA_PER_TYPE(run_kv_write_i8, L);
   table.rope_table = erased<L, run_rope_table<L>>;
+  table.rope_table_axes = erased<L, run_rope_table_axes<L>>;
   table.row_write = erased<L, run_row_write<L>>;
 }
 
