@@ -6,6 +6,7 @@
 
 #define REPRISE_MODELS(X)    \
   X(llama, kLlama)           \
+  X(llama, kInternLm3)       \
   X(mistral, kMistral)       \
   X(qwen2, kQwen2)           \
   X(qwen3, kQwen3)           \
@@ -23,6 +24,7 @@
   X(olmo, kOlmo3)            \
   X(granite, kGranite)       \
   X(granite, kGraniteMoe)    \
+  X(granite_hybrid, kGraniteHybrid) \
   X(smollm3, kSmolLm3)       \
   X(cohere, kCohere)         \
   X(cohere, kCohere2)        \
@@ -32,11 +34,13 @@
   X(ernie, kErnieMoe)        \
   X(seed_oss, kSeedOss)      \
   X(hunyuan, kHunyuan)       \
+  X(hunyuan, kHunyuanMoe)    \
   X(minimax_m2, kMiniMaxM2)  \
   X(gpt_oss, kGptOss)        \
   X(qwen3_next, kQwen3Next)  \
   X(qwen3_next, kQwen35)     \
   X(qwen3_next, kQwen35Moe)  \
+  X(nemotron_h, kNemotronH)  \
   X(qwen_vl, kQwen25Vl)      \
   X(qwen_vl, kQwen3Vl)       \
   X(qwen_vl, kQwen3VlMoe)    \

@@ -444,6 +444,7 @@ void add_elements(OpRegistry& ops) {
   ops.add("mul(Rows a, Rows b) -> Tensor : commutes columns", infer_same, "a * b in fp32, rounded once");
   ops.add("silu(Rows x) -> Tensor : columns", infer_same, "x / (1 + exp(-x)) in fp32, rounded once");
   ops.add("gelu(Rows x) -> Tensor : columns", infer_same, "x (1 + erf(x / sqrt(2))) / 2 in fp32, rounded once");
+  ops.add("relu_squared(Rows x) -> Tensor : columns", infer_same, "max(x, 0)^2 in fp32, rounded once");
   ops.add("gelu_tanh(Rows x) -> Tensor : columns", infer_same,
           "x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 in fp32, rounded once");
   ops.add("scale(Rows x, *, float by) -> Tensor : columns", infer_same, "x * by in fp32, rounded once");

@@ -35,7 +35,11 @@ inline const std::vector<std::string>& small_families() {
                                               "hunyuan",      "minimax_m2",
                                               "falcon3",      "mistral_small3",
                                               "gpt_oss",      "qwen3_next",
-                                              "qwen3_5",      "qwen3_5_moe_text_of_images"};
+                                              "qwen3_5",      "qwen3_5_moe_text_of_images",
+                                              "granite_hybrid", "granite_hybrid_plain",
+                                              "granite_hybrid_dense", "nemotron_h",
+                                              "nemotron_h_moe", "hunyuan_moe",
+                                              "internlm3"};
   return names;
 }
 
@@ -83,7 +87,12 @@ inline const std::map<std::string, std::string>& lacking_on_ascend() {
                                                       {"starcoder2", "layer_norm"},
                                                       {"qwen3_next", "gated_delta"},
                                                       {"qwen3_5", "gated_delta"},
-                                                      {"qwen3_5_moe_text_of_images", "gated_delta"}};
+                                                      {"qwen3_5_moe_text_of_images", "gated_delta"},
+                                                      {"granite_hybrid", "state_space"},
+                                                      {"granite_hybrid_plain", "state_space"},
+                                                      {"granite_hybrid_dense", "scale"},
+                                                      {"nemotron_h", "state_space"},
+                                                      {"nemotron_h_moe", "state_space"}};
   return ops;
 }
 

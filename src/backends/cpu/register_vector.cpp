@@ -46,6 +46,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   entries.add("silu", k.silu);
   entries.add("gelu", k.gelu);
   entries.add("gelu_tanh", k.gelu_tanh);
+  entries.add("relu_squared", k.relu_squared);
   entries.add("scale", k.scale);
   entries.add("softcap", k.softcap);
   entries.add("swiglu_clamped", k.swiglu_clamped);

@@ -16,8 +16,8 @@ struct PerType {
 
 struct KernelTable {
   // elementwise.h
-  PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows, gelu, gelu_tanh, scale, softcap, swiglu_clamped,
-      widen;
+  PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows, gelu, gelu_tanh, relu_squared, scale, softcap,
+      swiglu_clamped, widen;
   CudaKernel concat = nullptr, slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr, prefetch = nullptr;
   // sample.h
   CudaKernel sample = nullptr, mask_logits = nullptr;
@@ -47,7 +47,7 @@ struct KernelTable {
   // grouped_blocks.h
   PerType grouped_linear_blocks;
   // recurrent.h
-  PerType causal_conv, gated_delta;
+  PerType causal_conv, causal_conv_biased, gated_delta, state_space, rms_norm_gated;
   // encoder.h
   PerType segment_attention, pool_rows;
   CudaKernel l2_normalize = nullptr;

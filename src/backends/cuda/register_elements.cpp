@@ -54,6 +54,7 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("reciprocal", table.reciprocal);
   entries.add("gelu", table.gelu);
   entries.add("gelu_tanh", table.gelu_tanh);
+  entries.add("relu_squared", table.relu_squared);
   entries.add("scale", table.scale);
   entries.add("softcap", table.softcap);
   entries.add("swiglu_clamped", table.swiglu_clamped);
