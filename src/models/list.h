@@ -8,6 +8,7 @@
   X(llama, kLlama)           \
   X(llama, kInternLm3)       \
   X(mistral, kMistral)       \
+  X(mistral, kMinistral3)    \
   X(qwen2, kQwen2)           \
   X(qwen3, kQwen3)           \
   X(mixtral, kMixtral)       \

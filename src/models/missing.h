@@ -14,7 +14,6 @@ inline std::span<const checkpoint::MissingFamily> missing_families() {
        "attention in chunks, a temperature of queries, experts weighted at their input"},
       {"Llama4ForConditionalGeneration", "llama4", "LlamaForCausalLM",
        "attention in chunks, a temperature of queries, experts weighted at their input"},
-      {"Ministral3ForCausalLM", "ministral3", "MistralForCausalLM", "a temperature of queries"},
       {"KimiLinearForCausalLM", "kimi_linear", "DeepseekV3ForCausalLM", "Kimi delta attention layers"},
       {"NemotronForCausalLM", "nemotron", "LlamaForCausalLM", "squared ReLU, a centred layer norm"},
       {"DeepseekV32ForCausalLM", "deepseek_v32", "DeepseekV3ForCausalLM", "the indexer of sparse attention"},

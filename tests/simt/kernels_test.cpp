@@ -73,6 +73,8 @@ TEST(CudaKernels, RotationHasTheCpusBits) {
   const Attrs table{{"dim", int64_t{32}}, {"inv_freq", freq}};
   const TestTensor positions = indices({0, 1, 17, 1000, 40959});
   expect_equal("rope_table", {positions}, table);
+  expect_equal("position_scale", {positions},
+               {{"factors", std::vector<double>{1.0, 1.25, 1.4}}, {"period", int64_t{16}}});
   Attrs ntk = table;
   ntk.set("ntk_base", 10000.0);
   ntk.set("ntk_factor", 4.0);

@@ -39,7 +39,7 @@ inline const std::vector<std::string>& small_families() {
                                               "granite_hybrid", "granite_hybrid_plain",
                                               "granite_hybrid_dense", "nemotron_h",
                                               "nemotron_h_moe", "hunyuan_moe",
-                                              "internlm3"};
+                                              "internlm3",    "ministral3"};
   return names;
 }
 
@@ -92,7 +92,8 @@ inline const std::map<std::string, std::string>& lacking_on_ascend() {
                                                       {"granite_hybrid_plain", "state_space"},
                                                       {"granite_hybrid_dense", "scale"},
                                                       {"nemotron_h", "state_space"},
-                                                      {"nemotron_h_moe", "state_space"}};
+                                                      {"nemotron_h_moe", "state_space"},
+                                                      {"ministral3", "position_scale"}};
   return ops;
 }
 

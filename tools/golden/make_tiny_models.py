@@ -464,7 +464,8 @@ def main():
         if kind != "default" and "full_attention" not in spec["rope"]:  # the scaling has to matter: the same weights without it
             plain_config = AutoConfig.from_pretrained(folder)
             plain_config.rope_parameters = {"rope_type": "default", "rope_theta": spec["rope"]["rope_theta"],
-                                            **{k: v for k, v in spec["rope"].items() if k == "partial_rotary_factor"}}
+                                            **{k: v for k, v in spec["rope"].items() if k == "partial_rotary_factor"
+                                               or (name == "ministral3" and k in ("llama_4_scaling_beta", "original_max_position_embeddings"))}}
             plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
             t, s, l = full[131]
             entry["without_rope_scaling"] = round(relative(run(plain, t), l), 4)

@@ -4,7 +4,7 @@ with them; `without` says what must move the logits when it is left out."""
 
 from transformers import (Cohere2Config, CohereConfig, Ernie4_5_MoeConfig, Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
                           Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig,
-                          GraniteMoeHybridConfig, HunYuanDenseV1Config, HunYuanMoEV1Config, LlamaConfig, MiniMaxM2Config, Mistral3Config,
+                          GraniteMoeHybridConfig, HunYuanDenseV1Config, HunYuanMoEV1Config, LlamaConfig, MiniMaxM2Config, Ministral3Config, Mistral3Config,
                           NemotronHConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen3_5MoeConfig,
                           Qwen3_5TextConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, Starcoder2Config)
 from transformers.models.internlm3.configuration_internlm3 import InternLM3Config
@@ -199,6 +199,14 @@ FAMILIES = [
          rope={"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 1000.0, "factor": 1.0}),
     dict(cls=InternLM3Config, name="internlm3", seed=139, style="old", vocab_size=151, hidden_size=42, intermediate_size=55,
          num_attention_heads=3, num_key_value_heads=1, head_dim=18, attention_bias=True, mlp_bias=True, rope=plain(50000.0), pad_token_id=0),
+    # Queries times a step function of their positions: transformers 5.23.0, models/ministral3/modeling_ministral3.py, get_llama_4_attn_scale.
+    dict(cls=Ministral3Config, name="ministral3", seed=140, lengths=LONG, vocab_size=149, hidden_size=42, intermediate_size=55,
+         num_attention_heads=3, num_key_value_heads=1, head_dim=18, pad_token_id=0,
+         rope={"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
+               "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.8},
+         without={"temperature": {"rope_parameters": {
+             "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
+             "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.0}}}),
     # Architectures that are Llama or Mistral, or their text model.
     dict(cls=LlamaConfig, name="falcon3", seed=123, style="old", vocab_size=151, hidden_size=42, intermediate_size=61,
          num_attention_heads=3, num_key_value_heads=1, head_dim=26, rope=plain(1000042.0)),

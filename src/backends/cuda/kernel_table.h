@@ -25,7 +25,7 @@ struct KernelTable {
   PerType rms_norm, rms_norm_centred, layer_norm, add_rms_norm;
   // rotation.h
   PerType rope, split_qk_norm_rope, split_qk_norm_rope_kv, split_qk_norm_rope_kv_i8, kv_write, kv_write_i8;
-  CudaKernel rope_table = nullptr, row_write = nullptr;
+  CudaKernel position_scale = nullptr, rope_table = nullptr, row_write = nullptr;
   // linear.h; `wide`: fp32 results
   PerType linear, linear_wide, linear_add, lm_head_argmax, argmax;
   // attention.h

@@ -90,6 +90,7 @@ namespace reprise::cpu {
   X(attention_merge_bf16_i8)         \
   X(latent_forms)                    \
   X(row_write)                       \
+  X(position_scale)                  \
   X(rope_table)                      \
   X(rope_table_axes)                 \
   X(argmax_merge)                    \
