@@ -86,13 +86,13 @@ constexpr OwnPair kOfSome[] = {
     {"qwen3next", "ssm_dt", "linear_attn.dt"},
     {"qwen3next", "ssm_norm", "linear_attn.norm"},
     {"qwen3next", "ssm_out", "linear_attn.out_proj"},
-    {"granitehybrid", "ssm_in", "mamba.in_proj"},
-    {"granitehybrid", "ssm_conv1d", "mamba.conv1d"},
-    {"granitehybrid", "ssm_a", "mamba.A_log"},
-    {"granitehybrid", "ssm_d", "mamba.D"},
-    {"granitehybrid", "ssm_dt", "mamba.dt"},
-    {"granitehybrid", "ssm_norm", "mamba.norm"},
-    {"granitehybrid", "ssm_out", "mamba.out_proj"},
+    {"granitehybrid nemotron_h", "ssm_in", "mamba.in_proj"},
+    {"granitehybrid nemotron_h", "ssm_conv1d", "mamba.conv1d"},
+    {"granitehybrid nemotron_h", "ssm_a", "mamba.A_log"},
+    {"granitehybrid nemotron_h", "ssm_d", "mamba.D"},
+    {"granitehybrid nemotron_h", "ssm_dt", "mamba.dt"},
+    {"granitehybrid nemotron_h", "ssm_norm", "mamba.norm"},
+    {"granitehybrid nemotron_h", "ssm_out", "mamba.out_proj"},
 };
 
 bool is_one_of(std::string_view word, std::string_view words) {
@@ -158,7 +158,7 @@ std::optional<Parts> split(std::string_view name, std::string_view prefix) {
 }  // namespace
 
 bool interleaves_heads(std::string_view architecture) {
-  return is_one_of(architecture, "llama mistral granite granitemoe granitehybrid smollm3");
+  return is_one_of(architecture, "llama mistral granite granitemoe granitehybrid nemotron_h smollm3");
 }
 
 std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape& model) {

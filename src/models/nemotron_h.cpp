@@ -1,8 +1,9 @@
-// Nemotron-H: a layer is one mixer behind a norm: Mamba-2's, attention without positions, an MLP, or experts, neither of
-// which has a gate; what goes in is squared where it is above 0. Tensors have the names of expert_tensors.h.
+// Nemotron-H: a layer is one mixer behind a norm: Mamba-2's, attention without positions, an MLP, or experts. Neither
+// of the last two has a gate: its inner numbers are squared where they are above 0.
 #include <algorithm>
 
 #include "checkpoint/config_groups.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 #include "models/experts.h"
@@ -134,6 +135,25 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
                                 out);
 }
 
+// Which mixer a layer is, its tensors say.
+Status add(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(checkpoint::add_mamba(
+      in, {"mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel", "mamba_head_dim"}));
+  Json& out = in.out();
+  const auto heads = out["mamba_num_heads"].get<int64_t>(), inner = out["mamba_head_dim"].get<int64_t>();
+  if (heads < 1 || inner % heads != 0)
+    return invalid("{}: metadata \"{}\" {} is no multiple of \"{}\" {}", in.file().source(), in.key("ssm.inner_size"),
+                   inner, in.key("ssm.time_step_rank"), heads);
+  out["mamba_head_dim"] = inner / heads;
+  Json types = Json::array();
+  for (int64_t l = 0; l < std::min(checkpoint::kMaxLayers, out["num_hidden_layers"].get<int64_t>()); ++l) {
+    const auto has = [&](std::string_view leaf) { return in.has(fmt::format("blk.{}.{}.weight", l, leaf)); };
+    types.push_back(has("ssm_in") ? "linear_attention" : has("attn_q") ? "full_attention" : "mlp");
+  }
+  out["layers_block_type"] = std::move(types);
+  return Status::ok();
+}
+
 constexpr std::string_view kUnread[] = {"mtp."};
 
 }  // namespace
@@ -151,6 +171,7 @@ const ModelSpec kNemotronH{.family = {.architecture = "NemotronHForCausalLM",
                                                 .eps = 1e-5},
                                       .fields = kFields,
                                       .read = read,
+                                      .gguf = {.name = "nemotron_h", .add = add},
                                       .eps_key = "layer_norm_epsilon"},
                            .forward = forward,
                            .unread = kUnread,

@@ -1,5 +1,7 @@
 #include "models/state_layers.h"
 
+#include <algorithm>
+
 #include "ops/recurrent.h"
 
 namespace reprise::models {
@@ -7,6 +9,7 @@ namespace reprise::models {
 using checkpoint::ModelConfigFields;
 
 void declare_states(const ModelConfigFields& f, const TraceOptions& trace, const StateSizes& s, StepSpec& step) {
+  if (std::find(f.layer_types.begin(), f.layer_types.end(), "linear_attention") == f.layer_types.end()) return;
   for (InputSpec& i : state_inputs(trace)) step.inputs.push_back(std::move(i));
   const auto add = [&](std::string_view name, int64_t layer, Shape shape) {
     step.caches.push_back({.name = nn::cache_name(name, layer),

@@ -1,8 +1,8 @@
 // The ops of Mamba-2's layers: the state-space step against the sum that it unfolds to, in double precision: y_t = sum
-// over s <= t of exp(-exp(a_log) (step_(s+1) + ... + step_t)) step_s (C_t B_s) x_s, and d x_t (arXiv 2405.21060, section
-// 6; the diagonal and off-diagonal blocks of transformers 5.23.0, modeling_granitemoehybrid.py, mamba2_chunk_scan, are
-// this sum in parts); the bits rule over chunks, batches, threads, slots and drafts; the convolution with a bias, and
-// the norm behind a gate.
+// over s <= t of exp(-exp(a_log) (step_(s+1) + ... + step_t)) step_s (C_t B_s) x_s, and d x_t (arXiv 2405.21060,
+// section 6; the blocks of transformers 5.23.0, modeling_granitemoehybrid.py, mamba2_chunk_scan, are this sum in
+// parts); the bits rule over chunks, batches, threads, slots and drafts; the convolution with a bias, and the norm
+// behind a gate.
 #include <gtest/gtest.h>
 
 #include "backends/reference.h"

@@ -1,5 +1,5 @@
-// Steps of ops that keep a state for each sequence: which rows are whose, the slots of states, and a course with drafts of
-// which some come true. For tests of single ops.
+// Steps of ops that keep a state for each sequence: which rows are whose, the slots of states, and a course with drafts
+// of which some come true. For tests of single ops.
 #pragma once
 
 #include <limits>

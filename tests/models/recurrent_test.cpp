@@ -1,6 +1,6 @@
-// Models with states (Qwen3-Next, Qwen3.5, Granite 4, Nemotron-H): the last rows of a prompt one by one, as decoding computes them, against
-// transformers' form of one row; what a sequence remembers; what prompts in other orders, preemption and a step
-// computed again leave of the bits.
+// Models with states (Qwen3-Next, Qwen3.5, Granite 4, Nemotron-H): the last rows of a prompt one by one, as decoding
+// computes them, against transformers' form of one row; what a sequence remembers; what prompts in other orders,
+// preemption and a step computed again leave of the bits.
 #include <gtest/gtest.h>
 
 #include <tuple>

@@ -196,7 +196,7 @@ TEST_P(KeptStates, DraftsLeaveStatesAtTheSameBorders) {
   EXPECT_GT(s.draft_tokens, s.accepted_tokens);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, KeptStates, testing::Values("qwen3_5", "qwen3_next"),
+INSTANTIATE_TEST_SUITE_P(Tiny, KeptStates, testing::Values("qwen3_5", "qwen3_next", "granite_hybrid"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

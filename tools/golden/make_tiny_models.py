@@ -241,7 +241,7 @@ def rewrite_config(path, style, spec):
         if c["model_type"] == "nemotron_h":  # with what is no JSON, as it is published
             letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
             c["hybrid_override_pattern"] = "".join(letters[t] for t in c.pop("layers_block_type"))
-            c["time_step_limit"] = [0.0, float("inf")]
+            c["time_step_limit"], c["num_hidden_layers"] = [0.0, float("inf")], len(c["hybrid_override_pattern"])
         if c["model_type"] == "internlm3":
             c["architectures"] = ["InternLM3ForCausalLM"]
             c["qkv_bias"], c["bias"] = c.pop("attention_bias"), c.pop("mlp_bias")

@@ -1,7 +1,7 @@
-// Layers with a state for each sequence: the convolution of columns over rows, the gated delta rule, the state-space step
-// of Mamba-2, and the norm behind that. All make the CPU's sums in its order, row after row, so the bits are the CPU's
-// (but that it has zeros for subnormal numbers of a state), and do not depend on how a prompt is cut or on who else is
-// in the step.
+// Layers with a state for each sequence: the convolution of columns over rows, the gated delta rule, the state-space
+// step of Mamba-2, and the norm behind that. All make the CPU's sums in its order, row after row, so the bits are the
+// CPU's (but that it has zeros for subnormal numbers of a state), and do not depend on how a prompt is cut or on who
+// else is in the step.
 //
 // States go from slot state_read[r] to slot state_write[r], which may be the same: who writes a number of a state is
 // who has read it. Grids come from sizes of the capture; what they do, from the borders of the sequences.
