@@ -243,8 +243,10 @@ std::string with_infinity_as_object(std::string_view text) {
       i += kWord.size();
       continue;
     }
-    if (quoted && text[i] == '\\' && i + 1 < text.size()) out += text[i++];
-    else if (text[i] == '"') quoted = !quoted;
+    if (quoted && text[i] == '\\' && i + 1 < text.size())
+      out += text[i++];
+    else if (text[i] == '"')
+      quoted = !quoted;
     out += text[i++];
   }
   return out;

@@ -53,7 +53,8 @@ void rename_mixers(std::string& name) {
   if (!name.starts_with(kLayers)) return;
   const size_t dot = name.find('.', kLayers.size());
   if (dot == std::string::npos) return;
-  if (std::string_view(name).substr(dot) == kNorm) return void(name.replace(dot, kNorm.size(), ".input_layernorm.weight"));
+  if (std::string_view(name).substr(dot) == kNorm)
+    return void(name.replace(dot, kNorm.size(), ".input_layernorm.weight"));
   if (!std::string_view(name).substr(dot).starts_with(kMixer)) return;
   const size_t at = dot + kMixer.size();
   const std::string leaf = name.substr(at, name.find('.', at) - at);

@@ -125,7 +125,8 @@ void respell(std::string& text, std::string_view from, std::string_view to) {
 // The names of GGUF in a layer that end in neither: of decays, as -exp(), and of what skips the state.
 constexpr std::string_view kDecay = "ssm_a", kSkip = "ssm_d", kWeight = ".weight";
 bool is_bare(std::string_view gguf) {
-  return gguf.ends_with(std::string(".") + std::string(kDecay)) || gguf.ends_with(std::string(".") + std::string(kSkip));
+  return gguf.ends_with(std::string(".") + std::string(kDecay)) ||
+         gguf.ends_with(std::string(".") + std::string(kSkip));
 }
 
 struct Parts {

@@ -70,12 +70,13 @@ const ModelSpec kGranite{.family = {.architecture = "GraniteForCausalLM",
                                     .gguf = {.name = "granite", .add = add_scales}},
                          .forward = forward};
 
-const ModelSpec kGraniteMoe{.family = {.architecture = "GraniteMoeForCausalLM",
-                                       .model_type = "granitemoe",
-                                       .sizes = kSizes,
-                                       .fields = kFieldsMoe,
-                                       .read = read_moe,
-                                       .gguf = {.name = "granitemoe", .experts = "num_local_experts", .add = add_scales}},
-                            .forward = forward_experts};
+const ModelSpec kGraniteMoe{
+    .family = {.architecture = "GraniteMoeForCausalLM",
+               .model_type = "granitemoe",
+               .sizes = kSizes,
+               .fields = kFieldsMoe,
+               .read = read_moe,
+               .gguf = {.name = "granitemoe", .experts = "num_local_experts", .add = add_scales}},
+    .forward = forward_experts};
 
 }  // namespace reprise::models::granite

@@ -41,17 +41,30 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
   return decoder(config, mixer, mlp, in, root, traits.shape);
 }
 
-constexpr std::string_view kFields[] = {
-    "attention_bias", "embedding_multiplier", "residual_multiplier",     "logits_scaling",
-    "num_experts",    "attention_multiplier", "num_local_experts",       "shared_intermediate_size",
-    "mamba_n_heads",  "mamba_d_head",         "position_embedding_type", "mamba_n_groups",
-    "mamba_d_state",  "mamba_d_conv",         "mamba_expand",            "mamba_conv_bias",
-    "time_step_limit", "mamba_proj_bias",     "mamba_chunk_size",        "gguf_parts_apart"};
+constexpr std::string_view kFields[] = {"attention_bias",
+                                        "embedding_multiplier",
+                                        "residual_multiplier",
+                                        "logits_scaling",
+                                        "num_experts",
+                                        "attention_multiplier",
+                                        "num_local_experts",
+                                        "shared_intermediate_size",
+                                        "mamba_n_heads",
+                                        "mamba_d_head",
+                                        "position_embedding_type",
+                                        "mamba_n_groups",
+                                        "mamba_d_state",
+                                        "mamba_d_conv",
+                                        "mamba_expand",
+                                        "mamba_conv_bias",
+                                        "time_step_limit",
+                                        "mamba_proj_bias",
+                                        "mamba_chunk_size",
+                                        "gguf_parts_apart"};
 
 // The size of a head may be "auto": that which the heads together leave each.
 Status read_layers(const FieldReader& in, ModelConfigFields& out) {
-  if (!in.find("layer_types"))
-    out.layer_types.assign(static_cast<size_t>(out.num_hidden_layers), "linear_attention");
+  if (!in.find("layer_types")) out.layer_types.assign(static_cast<size_t>(out.num_hidden_layers), "linear_attention");
   int64_t expand = 0, heads = 0;
   RETURN_IF_ERROR(in.integer("mamba_expand", 1, 64, 2, expand));
   RETURN_IF_ERROR(in.integer("mamba_n_heads", 1, checkpoint::kMaxHeads, 128, heads));
@@ -71,8 +84,9 @@ Status read_layers(const FieldReader& in, ModelConfigFields& out) {
                                          out));
   const auto each = static_cast<int64_t>(out.number("mamba.head"));
   if (each * heads == inner) return Status::ok();
-  return invalid("{}: mamba_n_heads {} of mamba_d_head {} are {} numbers; allowed: mamba_expand {} times hidden_size {}",
-                 out.source, heads, each, each * heads, expand, out.hidden_size);
+  return invalid(
+      "{}: mamba_n_heads {} of mamba_d_head {} are {} numbers; allowed: mamba_expand {} times hidden_size {}",
+      out.source, heads, each, each * heads, expand, out.hidden_size);
 }
 
 Status read(const FieldReader& in, ModelConfigFields& out) {
@@ -90,16 +104,15 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
   if (e.count > 0) RETURN_IF_ERROR(in.integer("num_experts_per_tok", 1, e.count, 2, e.per_token));
   e.intermediate = out.intermediate_size;
   e.normalise = true;
-  RETURN_IF_ERROR(
-      in.integer("shared_intermediate_size", 1, checkpoint::kMaxIntermediate, 1024, e.shared_intermediate));
+  RETURN_IF_ERROR(in.integer("shared_intermediate_size", 1, checkpoint::kMaxIntermediate, 1024, e.shared_intermediate));
   return read_layers(in, out);
 }
 
 // llama.cpp turns no positions in files of this name.
 Status add(checkpoint::GgufFields& in) {
   RETURN_IF_ERROR(granite::add_scales(in));
-  RETURN_IF_ERROR(checkpoint::add_mamba(
-      in, {"mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv", "mamba_expand"}));
+  RETURN_IF_ERROR(
+      checkpoint::add_mamba(in, {"mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv", "mamba_expand"}));
   Json& out = in.out();
   const auto hidden = out["hidden_size"].get<int64_t>(), inner = out["mamba_expand"].get<int64_t>();
   if (hidden < 1 || inner % hidden != 0)
@@ -119,17 +132,13 @@ Status add(checkpoint::GgufFields& in) {
 }  // namespace
 
 const ModelSpec kGraniteHybrid{
-    .family = {.architecture = "GraniteMoeHybridForCausalLM",
-               .model_type = "granitemoehybrid",
-               .sizes = {.vocab = 32000,
-                         .hidden = 4096,
-                         .intermediate = 11008,
-                         .layers = 32,
-                         .heads = 32,
-                         .positions = 2048},
-               .fields = kFields,
-               .read = read,
-               .gguf = {.name = "granitehybrid", .experts = "num_local_experts", .add = add}},
+    .family =
+        {.architecture = "GraniteMoeHybridForCausalLM",
+         .model_type = "granitemoehybrid",
+         .sizes = {.vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048},
+         .fields = kFields,
+         .read = read,
+         .gguf = {.name = "granitehybrid", .experts = "num_local_experts", .add = add}},
     .forward = forward,
     .declare = declare_mamba};
 

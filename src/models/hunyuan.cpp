@@ -35,9 +35,9 @@ ModelOutputs forward_experts(const ModelConfig& config, nn::StepInputs& in, cons
 }
 
 constexpr std::string_view kFields[] = {"attention_bias"};
-constexpr std::string_view kFieldsMoe[] = {"attention_bias", "num_experts",       "num_local_experts",
-                                           "moe_topk",       "num_shared_expert", "moe_intermediate_size",
-                                           "norm_topk_prob", "use_cla",           "moe_layer_num_skipped",
+constexpr std::string_view kFieldsMoe[] = {"attention_bias",   "num_experts",       "num_local_experts",
+                                           "moe_topk",         "num_shared_expert", "moe_intermediate_size",
+                                           "norm_topk_prob",   "use_cla",           "moe_layer_num_skipped",
                                            "use_mixed_mlp_moe"};
 
 // A number, or a list with the same one for every layer.
@@ -46,7 +46,8 @@ Status same_in_all(const FieldReader& in, std::string_view key, int64_t most, in
   if (!v || !v->is_array()) return in.integer(key, 1, most, usual, out);
   if (v->empty()) return in.wrong(key, *v, "an integer, or a list of the same one for all layers");
   for (const Json& each : *v)
-    if (!each.is_number_unsigned() || each != v->front() || each < 1 || each.get<uint64_t>() > static_cast<uint64_t>(most))
+    if (!each.is_number_unsigned() || each != v->front() || each < 1 ||
+        each.get<uint64_t>() > static_cast<uint64_t>(most))
       return in.wrong(key, *v, fmt::format("an integer from 1 to {}, or a list of the same one for all layers", most));
   out = v->front().get<int64_t>();
   return Status::ok();

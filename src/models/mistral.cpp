@@ -60,8 +60,9 @@ Status read_ministral3(const checkpoint::FieldReader& in, checkpoint::ModelConfi
       of_rope.integer("original_max_position_embeddings", 1, checkpoint::kMaxPositions, std::nullopt, period));
   out.numbers["llama_4_scaling_period"] = static_cast<double>(period);
   if (out.max_position_embeddings / period >= kMostFactors)
-    return invalid("{}: max_position_embeddings {} is {} times original_max_position_embeddings {}; allowed: less than {}",
-                   out.source, out.max_position_embeddings, out.max_position_embeddings / period, period, kMostFactors);
+    return invalid(
+        "{}: max_position_embeddings {} is {} times original_max_position_embeddings {}; allowed: less than {}",
+        out.source, out.max_position_embeddings, out.max_position_embeddings / period, period, kMostFactors);
   return Status::ok();
 }
 

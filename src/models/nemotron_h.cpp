@@ -42,15 +42,36 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
   return decoder(config, mixer, nullptr, in, root, {.one_branch = true});
 }
 
-constexpr std::string_view kFields[] = {
-    "attention_bias",      "mlp_bias",            "hybrid_override_pattern",  "layers_block_type",
-    "mamba_num_heads",     "mamba_head_dim",      "n_groups",                 "ssm_state_size",
-    "conv_kernel",         "use_conv_bias",       "use_bias",                 "time_step_limit",
-    "mlp_hidden_act",      "mamba_hidden_act",    "n_routed_experts",         "num_experts",
-    "num_local_experts",   "n_shared_experts",    "moe_shared_expert_intermediate_size",
-    "moe_latent_size",     "routed_scaling_factor", "n_group",                "topk_group",
-    "norm_topk_prob",      "chunk_size",          "expand",                   "layer_norm_epsilon",
-    "rescale_prenorm_residual", "attention_head_dim", "residual_in_fp32"};
+constexpr std::string_view kFields[] = {"attention_bias",
+                                        "mlp_bias",
+                                        "hybrid_override_pattern",
+                                        "layers_block_type",
+                                        "mamba_num_heads",
+                                        "mamba_head_dim",
+                                        "n_groups",
+                                        "ssm_state_size",
+                                        "conv_kernel",
+                                        "use_conv_bias",
+                                        "use_bias",
+                                        "time_step_limit",
+                                        "mlp_hidden_act",
+                                        "mamba_hidden_act",
+                                        "n_routed_experts",
+                                        "num_experts",
+                                        "num_local_experts",
+                                        "n_shared_experts",
+                                        "moe_shared_expert_intermediate_size",
+                                        "moe_latent_size",
+                                        "routed_scaling_factor",
+                                        "n_group",
+                                        "topk_group",
+                                        "norm_topk_prob",
+                                        "chunk_size",
+                                        "expand",
+                                        "layer_norm_epsilon",
+                                        "rescale_prenorm_residual",
+                                        "attention_head_dim",
+                                        "residual_in_fp32"};
 
 // A letter or a word for each layer: M, *, -, E.
 Status read_pattern(const FieldReader& in, ModelConfigFields& out) {
@@ -58,7 +79,7 @@ Status read_pattern(const FieldReader& in, ModelConfigFields& out) {
                              kAllowed = "a text of M, *, - and E, one for each layer",
                              kWords = "a list of \"linear_attention\", \"full_attention\", \"mlp\", \"moe\"";
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"M", "linear_attention"}, {"*", "full_attention"}, {"-", "mlp"}, {"E", "moe"},
+      {"M", "linear_attention"},     {"*", "full_attention"},        {"-", "mlp"}, {"E", "moe"},
       {"mamba", "linear_attention"}, {"attention", "full_attention"}};
   const auto add = [&](std::string_view word) {
     for (const auto& [name, type] : kNames)
@@ -77,7 +98,8 @@ Status read_pattern(const FieldReader& in, ModelConfigFields& out) {
       if (!add(std::string_view(&c, 1))) return in.wrong(kPattern, Json(*pattern), kAllowed);
   }
   const auto layers = static_cast<int64_t>(out.layer_types.size());
-  if (layers < 1 || layers > checkpoint::kMaxLayers || (in.find("num_hidden_layers") && layers != out.num_hidden_layers))
+  if (layers < 1 || layers > checkpoint::kMaxLayers ||
+      (in.find("num_hidden_layers") && layers != out.num_hidden_layers))
     return invalid("{}: {} layers in {}, but num_hidden_layers is {}", out.source, layers,
                    in.find(kList) ? kList : kPattern, out.num_hidden_layers);
   out.num_hidden_layers = layers;
@@ -93,8 +115,8 @@ Status read_experts(const FieldReader& in, ModelConfigFields& out) {
   e.count = *count;
   RETURN_IF_ERROR(in.integer("num_experts_per_tok", 1, e.count, 2, e.per_token));
   RETURN_IF_ERROR(in.integer("moe_intermediate_size", 1, checkpoint::kMaxIntermediate, 7688, e.intermediate));
-  RETURN_IF_ERROR(in.integer("moe_shared_expert_intermediate_size", 1, checkpoint::kMaxIntermediate, 7688,
-                             e.shared_intermediate));
+  RETURN_IF_ERROR(
+      in.integer("moe_shared_expert_intermediate_size", 1, checkpoint::kMaxIntermediate, 7688, e.shared_intermediate));
   RETURN_IF_ERROR(in.integer("moe_latent_size", 1, checkpoint::kMaxHidden, latent));
   out.numbers["moe_latent_size"] = static_cast<double>(latent.value_or(0));
   RETURN_IF_ERROR(in.number("routed_scaling_factor", 0.0, 1e6, 1.0, e.scale));
@@ -137,8 +159,8 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
 
 // Which mixer a layer is, its tensors say.
 Status add(checkpoint::GgufFields& in) {
-  RETURN_IF_ERROR(checkpoint::add_mamba(
-      in, {"mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel", "mamba_head_dim"}));
+  RETURN_IF_ERROR(
+      checkpoint::add_mamba(in, {"mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel", "mamba_head_dim"}));
   Json& out = in.out();
   const auto heads = out["mamba_num_heads"].get<int64_t>(), inner = out["mamba_head_dim"].get<int64_t>();
   if (heads < 1 || inner % heads != 0)

@@ -36,8 +36,7 @@ Tensor mamba_layer(Tensor x, const MambaSpec& s, StepInputs& in, int64_t layer, 
   const Tensor a_log = number("A_log"), dt_bias = number("dt_bias"), d = number("D");
   Attrs attrs{{"groups", s.groups}, {"least_step", s.least_step}, {"most_step", s.most_step}};
   if (!in.drafts.absent()) attrs.set("most_drafts", drafts_of_conv(in.cache("conv", layer), s.taps));
-  const Tensor o =
-      continued("state_space", in.cache("space", layer), {y, dt, a_log, dt_bias, d}, in, std::move(attrs));
+  const Tensor o = continued("state_space", in.cache("space", layer), {y, dt, a_log, dt_bias, d}, in, std::move(attrs));
   return linear(normed(flatten(o), z, s, p / "norm"), p / "out_proj", hidden.factor, s.proj_bias, Shard::None);
 }
 

@@ -52,8 +52,7 @@ Result<Types> causal_conv_types(const OpCall& c, size_t bias) {
   RETURN_IF_ERROR(want_drafts(c, 6 + bias));
   const bool drafted = c.in.size() > 6 + bias;
   const int64_t drafts = drafted ? state[1].factor - c.in[2].shape[2].factor + 1 : 0;
-  if (drafted && drafts < 1)
-    return invalid("{}: a state of {} rows has none for drafts", describe(c), state[1].factor);
+  if (drafted && drafts < 1) return invalid("{}: a state of {} rows has none for drafts", describe(c), state[1].factor);
   RETURN_IF_ERROR(
       want_dim(c, 2, 2, Dim(state[1].factor - drafts + 1), "rows of the state and the one that is computed"));
   return Types{c.in[0], {c.in[1].dtype, x}};

@@ -185,9 +185,11 @@ TEST_P(StateSpace, RowsBehindDraftsHaveTheBitsOfPlainRows) {
             whole[1], empty_states({m.heads, delta_state_rows(m.state, m.head, kMostDrafts), m.head}, 5),
             [&](const TestTensor& states, int64_t at, const Guesses& g, int64_t came_true, int32_t read,
                 int32_t write) {
-              std::vector<TestTensor> in{states,     rows_of_step(rows.xbc, wrong.xbc, at, g),
+              std::vector<TestTensor> in{states,
+                                         rows_of_step(rows.xbc, wrong.xbc, at, g),
                                          rows_of_step(rows.dt, wrong.dt, at, g),
-                                         rows.a_log, rows.dt_bias,
+                                         rows.a_log,
+                                         rows.dt_bias,
                                          rows.d};
               for (TestTensor& t : places(g, came_true, read, write)) in.push_back(std::move(t));
               return runner.run("state_space", in, attrs, {.threads = threads});
@@ -245,7 +247,8 @@ TEST_P(StateSpace, TheNormIsBehindTheGateAndOfEachGroup) {
       const std::string what = fmt::format("{} {} in {} groups", dtype_name(dtype), width, groups);
       constexpr int64_t kRows = 5;
       constexpr double kEps = 1e-5;
-      const TestTensor x = random_tensor(dtype, {kRows, width}, 1, -3, 3), z = random_tensor(dtype, {kRows, width}, 2, -3, 3),
+      const TestTensor x = random_tensor(dtype, {kRows, width}, 1, -3, 3),
+                       z = random_tensor(dtype, {kRows, width}, 2, -3, 3),
                        w = random_tensor(dtype, {width}, 3, 0.5, 1.5);
       const auto run = [&](int threads) {
         return runner.run("rms_norm_gated", {x, z, w}, {{"groups", groups}, {"eps", kEps}}, {.threads = threads})[0];
@@ -288,8 +291,9 @@ TEST_P(StateSpace, SizesThatDoNotFitAreNamed) {
   EXPECT_NE(refused({6, 13, 20}, m.attrs()).find("sizes of x, B and C"), std::string::npos);
   EXPECT_NE(refused({6, 12, 20}, Space{.least = 0.5, .most = 0.2}.attrs()).find("steps from 0.5 to 0.2; allowed"),
             std::string::npos);
-  EXPECT_NE(refused({6, 12, 20}, {{"groups", int64_t{2}}, {"most_drafts", int64_t{2}}}).find("2 drafts, and 9 operands"),
-            std::string::npos);
+  EXPECT_NE(
+      refused({6, 12, 20}, {{"groups", int64_t{2}}, {"most_drafts", int64_t{2}}}).find("2 drafts, and 9 operands"),
+      std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, StateSpace, testing::ValuesIn(supported_isas()), isa_test_name);

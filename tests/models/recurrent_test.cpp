@@ -84,7 +84,8 @@ TEST_P(StateModels, HaveStatesForLayersAndPagesForTheOthers) {
   const auto number = [&](const char* delta, const char* of_mamba) {
     return static_cast<int64_t>(f.number(mamba ? of_mamba : delta));
   };
-  const int64_t key = number("linear_key_head_dim", "mamba.state"), heads = number("linear_num_value_heads", "mamba.heads"),
+  const int64_t key = number("linear_key_head_dim", "mamba.state"),
+                heads = number("linear_num_value_heads", "mamba.heads"),
                 value = number("linear_value_head_dim", "mamba.head"),
                 columns = 2 * key * number("linear_num_key_heads", "mamba.groups") + heads * value;
   const int64_t conv = (number("linear_conv_kernel_dim", "mamba.taps") - 1) * columns, state = heads * key * value;
@@ -314,9 +315,11 @@ TEST(StateModelConfigs, WhatMambaDoesNotComputeIsRefusedByName) {
   };
   for (const auto& [granite, key, value, what] : std::vector<std::tuple<bool, std::string, Json, std::string>>{
            {true, "mamba_d_head", 32, "mamba_n_heads 48 of mamba_d_head 32 are 1536 numbers"},
-           {true, "position_embedding_type", "alibi", "position_embedding_type is \"alibi\"; allowed: \"nope\", \"rope\""},
+           {true, "position_embedding_type", "alibi",
+            "position_embedding_type is \"alibi\"; allowed: \"nope\", \"rope\""},
            {true, "mamba_n_groups", 5, "mamba_n_heads 48 is not a multiple of mamba_n_groups 5"},
-           {true, "time_step_limit", Json::array({0.5, 0.1}), "time_step_limit is [0.5,0.1]; allowed: null, two numbers"},
+           {true, "time_step_limit", Json::array({0.5, 0.1}),
+            "time_step_limit is [0.5,0.1]; allowed: null, two numbers"},
            {true, "num_experts_per_tok", 65, "num_experts_per_tok is 65; allowed: integers from 1 to 64"},
            {true, "layer_types", Json(std::vector<std::string>(4, "sliding_attention")),
             "allowed: \"full_attention\", \"linear_attention\""},

@@ -44,8 +44,7 @@ struct DeltaRule {
     for (int64_t t = 0; t < rows; t += 16) {
       const F32x16 step = softplus(numbers_of_head<E>(of_a, a.heads, row + t, head, rows - t) + bias);
       store(tile.decay + t, exp_bounded(-(fading * step)));
-      store(tile.beta + t,
-            splat(1.0f) / (exp(-numbers_of_head<E>(of_b, a.heads, row + t, head, rows - t)) + 1.0f));
+      store(tile.beta + t, splat(1.0f) / (exp(-numbers_of_head<E>(of_b, a.heads, row + t, head, rows - t)) + 1.0f));
     }
   }
 

@@ -367,7 +367,7 @@ struct StateHead {
       for (int t = 0; t < rows; ++t) {
         if (row + t == own) leave();
         float o = renew(lane, state, s.q + t * kPitch + odd * kOdd, s.k + t * kPitch + odd * kOdd,
-                              s.values[t * kDeltaColumns + place], s.decay[t], s.beta[t]);
+                        s.values[t * kDeltaColumns + place], s.decay[t], s.beta[t]);
         if constexpr (!Rule::kFinds) o = fma(s.values[t * kDeltaColumns + place], skip, o);
         if (exists && odd == 0) to_row[(row + t) * z.heads * z.value] = E::store(o);
       }
@@ -384,8 +384,9 @@ StateStep state_step(const A& a, const L& launch) {
 
 template <class E, class A, class L>
 void launch_conv(const A& a, const void* bias, L& launch) {
-  const CausalConv<E> k{a.state, a.x,       a.weight, static_cast<const typename E::Type*>(bias), a.out,
-                        state_step(a, launch), a.columns, a.taps,   a.most_drafts};
+  const CausalConv<E> k{
+      a.state,   a.x,    a.weight,     static_cast<const typename E::Type*>(bias), a.out, state_step(a, launch),
+      a.columns, a.taps, a.most_drafts};
   const Groups tiles{a.cu_seqlens, k.step.sequences, k.step.tokens};
   launch.run(blocks_for(a.columns, k.kThreads), k.kThreads, sizeof(TileOfGroup), k,
              tiles.most_tiles(kConvRows) + k.step.sequences);
@@ -404,7 +405,8 @@ template <class E, int kKey, class Rule, class A, class L>
 void launch_states(const A& a, const Rule& rule, const DeltaSizes& z, L& launch) {
   using K = StateHead<E, kKey, Rule>;
   const StateStep step = state_step(a, launch);
-  launch.run((step.sequences + 1) * z.heads * z.tiles(), K::kThreads, K::kSharedBytes, K{a.state, rule, a.out, step, z});
+  launch.run((step.sequences + 1) * z.heads * z.tiles(), K::kThreads, K::kSharedBytes,
+             K{a.state, rule, a.out, step, z});
 }
 
 template <class E, class Rule, class A, class L>
