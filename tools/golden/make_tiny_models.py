@@ -413,7 +413,7 @@ def main():
         # From here on only what is in the folder counts.
         net = load(folder, torch.float32)
         rope_of = lambda r: r.get("full_attention", r)
-        kind = rope_of(net.config.get_text_config().rope_parameters)["rope_type"]
+        kind = rope_of(net.config.get_text_config().rope_parameters or spec["rope"])["rope_type"]  # none where nothing turns
         assert kind == rope_of(spec["rope"])["rope_type"], (name, net.config.rope_parameters)
         rng = np.random.Generator(np.random.PCG64(5000 + seed))
         golden, meta, full = {}, {}, {}
