@@ -243,7 +243,8 @@ TEST_P(StateSpace, AConvolutionBeginsWithItsBias) {
 
 TEST_P(StateSpace, TheNormIsBehindTheGateAndOfEachGroup) {
   for (const DType dtype : kDTypes)
-    for (const auto& [width, groups] : {std::pair<int64_t, int64_t>{48, 1}, {54, 3}, {130, 2}, {7, 7}}) {
+    for (const std::pair<int64_t, int64_t>& size : {std::pair<int64_t, int64_t>{48, 1}, {54, 3}, {130, 2}, {7, 7}}) {
+      const int64_t width = size.first, groups = size.second;
       const std::string what = fmt::format("{} {} in {} groups", dtype_name(dtype), width, groups);
       constexpr int64_t kRows = 5;
       constexpr double kEps = 1e-5;
