@@ -125,7 +125,8 @@ def page(root):
     models = {}
     for name in known["tiny"]:
         config = json.loads(text(root, f"tests/data/models/{name}/config.json"))
-        models.setdefault(config["architectures"][0], []).append(name)
+        text_type = config.get("text_config", {}).get("model_type")  # of several text models a larger one names its own
+        models.setdefault((config["architectures"][0], text_type), []).append(name)
     encoders = {}  # and decoders whose rows are pooled
     for config in sorted((root / "tests/data/encoders").glob("*/config.json")):
         architecture = json.loads(config.read_text(encoding="utf-8"))["architectures"][0]
@@ -146,8 +147,8 @@ def page(root):
                    [[f"`{a}`" + (f", `{w}`" if w and w != a else ""), f"`{t}`", f"`{g}`" if g else "not read"] for a, t, w, g in listed])
     lines += ["", "## Tests of each", ""]
     rows = []
-    for architecture, _, wrapper, gguf in listed:
-        of_family = models.get(architecture, []) + models.get(wrapper, [])
+    for architecture, model_type, wrapper, gguf in listed:
+        of_family = models.get((architecture, None), []) + models.get((wrapper, model_type), [])
         pooled = encoders.get(architecture, [])
         seeing = towers.get(architecture, [])
         if not of_family + pooled + seeing:

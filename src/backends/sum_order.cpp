@@ -33,6 +33,11 @@ const Order kBoth[] = {
     {{"lora_expand"}, "one chain over the rank, ascending, from 0; then added to what was there"},
     {{"l2_normalize"}, kRowSum},
     {{"causal_conv"}, "one chain over the rows, the oldest first, from 0"},
+    {{"causal_conv_biased"}, "one chain over the rows, the oldest first, from the bias"},
+    {{"state_space"},
+     "sums over the state: two chains by the number's parity, ascending, then the two, then x; rows one after the "
+     "other in every step"},
+    {{"rms_norm_gated"}, kRowSum},
     {{"gated_delta"},
      "lengths of keys and queries: 16 partial sums and a tree; sums over the key: two chains by the "
      "number's parity, ascending, then the two; rows one after the other in every step"},

@@ -104,8 +104,9 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
 Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
   const Json* types = in.find("layer_types");
   if (!types) return Status::ok();
-  // Read by the family: read_state_layers().
-  const bool states = out.numbers.contains("linear_num_value_heads");
+  // Read by the family: read_state_layers(), read_mamba().
+  const bool mamba = out.numbers.contains("mamba.heads"),
+             states = mamba || out.numbers.contains("linear_num_value_heads");
   const std::string_view other = states ? "linear_attention" : "sliding_attention";
   if (!types->is_array())
     return in.wrong("layer_types", *types,
@@ -115,9 +116,10 @@ Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
                    out.num_hidden_layers);
   for (int64_t i = 0; i < out.num_hidden_layers; ++i) {
     const Json& t = (*types)[static_cast<size_t>(i)];
-    if (t != "full_attention" && t != other && t != "attention")  // the last is the first's older name
+    const bool is_other = t == other || (mamba && t == "mamba");  // older names: that, and "attention"
+    if (t != "full_attention" && t != "attention" && !is_other)
       return in.wrong(fmt::format("layer_types[{}]", i), t, fmt::format("\"full_attention\", \"{}\"", other));
-    out.layer_types.emplace_back(t == other ? other : "full_attention");
+    out.layer_types.emplace_back(is_other ? other : "full_attention");
   }
   return Status::ok();
 }
@@ -133,9 +135,10 @@ Status check_window(const FieldReader& in, const ModelConfigFields& out) {
   for (int64_t l = 0; l < out.num_hidden_layers; ++l) {
     const bool slides = out.family->slides && out.family->slides(out, l);
     const std::string_view expected = slides ? "sliding_attention" : "full_attention";
-    if (typed && out.layer_types[static_cast<size_t>(l)] == "linear_attention") continue;
-    if (typed && out.layer_types[static_cast<size_t>(l)] != expected)
-      return in.wrong(fmt::format("layer_types[{}]", l), Json(out.layer_types[static_cast<size_t>(l)]),
+    const std::string_view type = typed ? std::string_view(out.layer_types[static_cast<size_t>(l)]) : expected;
+    if (type != "full_attention" && type != "sliding_attention") continue;  // it does not attend
+    if (type != expected)
+      return in.wrong(fmt::format("layer_types[{}]", l), Json(type),
                       fmt::format("\"{}\", as {} has one window for all layers or none", expected, out.architecture));
     if (slides && out.sliding_window.value_or(0) == 0)
       return invalid("{}: layer {} slides, but sliding_window is {}{}; allowed: integers from 1 to {}", out.source, l,
@@ -228,8 +231,30 @@ Result<bool> unwrap(Json& config, std::string_view source, const Families& famil
   return true;
 }
 
+// Python writes infinite numbers as no JSON has them; newer files say {"__float__": "Infinity"} for these.
+std::string with_infinity_as_object(std::string_view text) {
+  constexpr std::string_view kWord = "Infinity", kObject = "{\"__float__\": \"Infinity\"}";
+  std::string out;
+  out.reserve(text.size());
+  bool quoted = false;
+  for (size_t i = 0; i < text.size();) {
+    if (!quoted && text.substr(i).starts_with(kWord)) {
+      out += kObject;
+      i += kWord.size();
+      continue;
+    }
+    if (quoted && text[i] == '\\' && i + 1 < text.size())
+      out += text[i++];
+    else if (text[i] == '"')
+      quoted = !quoted;
+    out += text[i++];
+  }
+  return out;
+}
+
 Result<Json> read_json_file(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxConfigBytes));
+  ASSIGN_OR_RETURN(std::string text, read_file(path, kMaxConfigBytes));
+  if (text.find("Infinity") != std::string::npos) text = with_infinity_as_object(text);
   return parse_unique_json(text, path);
 }
 

@@ -80,10 +80,13 @@ class Translator {
     if (!v || v->type != GgufValueType::Array) return integer(name, to, required);
     if (v->count == 0 || !GgufValue::is_integer_type(v->element))
       return invalid("{}: metadata \"{}\" is not a list of integers", file_.source(), key(name));
-    ASSIGN_OR_RETURN(const int64_t first, v->as_int(0));
+    // Layers that keep a state have none of some things.
+    ASSIGN_OR_RETURN(const auto states, file_.integer(key("ssm.state_size")));
+    ASSIGN_OR_RETURN(int64_t first, v->as_int(0));
     for (uint64_t i = 1; i < v->count; ++i) {
       ASSIGN_OR_RETURN(const int64_t other, v->as_int(i));
-      if (other != first)
+      if (states && first == 0) first = other;
+      if (other != first && !(states && other == 0))
         return error(Code::Unsupported, "{}: metadata \"{}\" differs between layers ({} and {}), which cannot be read",
                      file_.source(), key(name), first, other);
     }
@@ -153,7 +156,9 @@ class Translator {
 
   Status experts() {
     ASSIGN_OR_RETURN(const auto count, fields_.get("expert_count"));
-    if (count.value_or(0) <= 0) return family_.experts.empty() ? Status::ok() : missing("expert_count");
+    ASSIGN_OR_RETURN(const auto states, fields_.get("ssm.time_step_rank"));
+    if (count.value_or(0) <= 0)  // a file of a family with state-space layers may have none
+      return family_.experts.empty() || states ? Status::ok() : missing("expert_count");
     if (family_.experts.empty()) {
       std::vector<std::string_view> allowed;
       for (const Family* f : families_.list)

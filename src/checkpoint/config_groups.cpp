@@ -1,6 +1,7 @@
 #include "checkpoint/config_groups.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "checkpoint/limits.h"
 
@@ -77,6 +78,54 @@ Status read_state_layers(const FieldReader& in, ModelConfigFields& out) {
   for (int64_t l = 0; l < out.num_hidden_layers; ++l)
     out.layer_types.emplace_back((l + 1) % interval == 0 ? "full_attention" : "linear_attention");
   return Status::ok();
+}
+
+namespace {
+
+// [least, most] of a row's step, or none; the second may be infinite.
+Status read_step_limit(const FieldReader& in, ModelConfigFields& out) {
+  constexpr std::string_view kName = "time_step_limit", kAllowed = "null, two numbers from 0 on, the second no smaller";
+  double& least = out.numbers["mamba.least_step"] = 0;
+  double& most = out.numbers["mamba.most_step"] = 0;
+  const Json* limit = in.find(kName);
+  if (!limit) return Status::ok();
+  if (!limit->is_array() || limit->size() != 2 || !(*limit)[0].is_number()) return in.wrong(kName, *limit, kAllowed);
+  least = (*limit)[0].get<double>();
+  const Json& top = (*limit)[1];
+  const bool none = top.is_object() && top.size() == 1 && top.value("__float__", "") == "Infinity";
+  if (!none && !top.is_number()) return in.wrong(kName, *limit, kAllowed);
+  most = none ? 0 : top.get<double>();
+  if (!(least >= 0) || !std::isfinite(least) || (!none && !(most > 0 && most >= least)))
+    return in.wrong(kName, *limit, kAllowed);
+  if (!std::isfinite(most)) most = 0;
+  return Status::ok();
+}
+
+}  // namespace
+
+Status read_mamba(const FieldReader& in, const MambaFields& f, ModelConfigFields& out) {
+  constexpr int64_t kMostTaps = 16;
+  const auto read = [&](std::string_view name, int64_t least, int64_t most, int64_t usual, const char* to) {
+    int64_t value = 0;
+    RETURN_IF_ERROR(in.integer(name, least, most, usual > 0 ? std::optional<int64_t>(usual) : std::nullopt, value));
+    out.numbers[to] = static_cast<double>(value);
+    return Status::ok();
+  };
+  RETURN_IF_ERROR(read(f.heads, 1, kMaxHeads, f.usual_heads, "mamba.heads"));
+  RETURN_IF_ERROR(read(f.head, 1, kMaxHeadDim, f.usual_head, "mamba.head"));
+  RETURN_IF_ERROR(read(f.groups, 1, kMaxHeads, f.usual_groups, "mamba.groups"));
+  RETURN_IF_ERROR(read(f.state, 1, kMaxHeadDim, f.usual_state, "mamba.state"));
+  RETURN_IF_ERROR(read(f.taps, 2, kMostTaps, 4, "mamba.taps"));
+  const auto heads = static_cast<int64_t>(out.number("mamba.heads")),
+             groups = static_cast<int64_t>(out.number("mamba.groups"));
+  if (heads % groups != 0)
+    return invalid("{}: {} {} is not a multiple of {} {}", out.source, f.heads, heads, f.groups, groups);
+  bool conv = true, proj = false;
+  RETURN_IF_ERROR(in.boolean(f.conv_bias, true, conv));
+  RETURN_IF_ERROR(in.boolean(f.proj_bias, false, proj));
+  out.numbers["mamba.conv_bias"] = conv ? 1 : 0;
+  out.numbers["mamba.proj_bias"] = proj ? 1 : 0;
+  return read_step_limit(in, out);
 }
 
 Status read_latent(const FieldReader& in, const LatentDefaults& d, ModelConfigFields& out) {

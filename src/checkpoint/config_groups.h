@@ -1,5 +1,5 @@
 // Groups of fields that several families have, for Family::read: mixtures of experts, latent attention, layers with
-// states. Each takes what Hugging Face's configuration class fills in. Plain functions; any thread.
+// states of either kind. Each takes what Hugging Face's configuration class fills in. Plain functions; any thread.
 #pragma once
 
 #include "checkpoint/config.h"
@@ -20,6 +20,15 @@ Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigF
 // Layers that keep a state for each sequence: linear_num_value_heads and the like in `numbers`, and which layers they
 // are in layer_types, by "full_attention_interval" where the file has no list.
 Status read_state_layers(const FieldReader& in, ModelConfigFields& out);
+
+// Names of Mamba-2's fields, and what is usual; 0: the file must say it.
+struct MambaFields {
+  std::string_view heads, head, groups, state, taps, conv_bias, proj_bias;
+  int64_t usual_heads = 0, usual_head = 0, usual_groups = 1, usual_state = 0;
+};
+// Mamba-2's sizes in `numbers`, as "mamba.heads", "mamba.head", "mamba.groups", "mamba.state", "mamba.taps",
+// "mamba.conv_bias", "mamba.proj_bias", "mamba.least_step" and "mamba.most_step" (0: no limit).
+Status read_mamba(const FieldReader& in, const MambaFields& fields, ModelConfigFields& out);
 
 struct LatentDefaults {
   int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;

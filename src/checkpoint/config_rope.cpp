@@ -190,6 +190,8 @@ class RopeReader {
     if (out_.family && !out_.family->wrapper.empty()) read_.insert(read_.end(), {"mrope_section", "mrope_interleaved"});
     if (out_.rope.kind == RopeKind::Dynamic && in_.find("alpha"))
       return in_.wrong("alpha", *in_.find("alpha"), "null: a fixed NTK factor is not computed here");
+    if (out_.numbers.contains("llama_4_scaling_beta"))  // read by the family
+      read_.insert(read_.end(), {"llama_4_scaling_beta", "max_position_embeddings"});
     if (out_.vision) read_.insert(read_.end(), {"mrope_section", "mrope_interleaved"});  // read with the tower
     for (const auto& [key, value] : object_.items())
       if (!value.is_null() && std::find(read_.begin(), read_.end(), key) == read_.end())

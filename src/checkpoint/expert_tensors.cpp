@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -42,10 +43,34 @@ void rename_norms(std::string& name) {
     if (name.ends_with(from) && replace(name, from, to)) return;
 }
 
+// Nemotron-H: a layer is one mixer behind a norm, whatever it is.
+void rename_mixers(std::string& name) {
+  for (const auto& [prefix, instead] : {std::pair<std::string_view, std::string_view>{"backbone.", "model."},
+                                        {"model.embeddings.", "model.embed_tokens."},
+                                        {"model.norm_f.", "model.norm."}})
+    if (name.starts_with(prefix)) name.replace(0, prefix.size(), instead);
+  constexpr std::string_view kLayers = "model.layers.", kNorm = ".norm.weight", kMixer = ".mixer.";
+  if (!name.starts_with(kLayers)) return;
+  const size_t dot = name.find('.', kLayers.size());
+  if (dot == std::string::npos) return;
+  if (std::string_view(name).substr(dot) == kNorm)
+    return void(name.replace(dot, kNorm.size(), ".input_layernorm.weight"));
+  if (!std::string_view(name).substr(dot).starts_with(kMixer)) return;
+  const size_t at = dot + kMixer.size();
+  const std::string leaf = name.substr(at, name.find('.', at) - at);
+  const auto is_one_of = [&](std::initializer_list<std::string_view> leaves) {
+    return std::find(leaves.begin(), leaves.end(), leaf) != leaves.end();
+  };
+  const bool attends = is_one_of({"q_proj", "k_proj", "v_proj", "o_proj"}),
+             mamba = is_one_of({"in_proj", "conv1d", "A_log", "D", "dt_bias", "norm", "out_proj"});
+  name.replace(dot, kMixer.size(), attends ? ".self_attn." : mamba ? ".mamba." : ".mlp.");
+}
+
 // Names of the same parts in other families, beside those of Mixtral.
 void rename_experts(std::string& name) {
   if (name.find(".mlp.") == std::string::npos) return;
   for (const auto& [from, to] : {std::pair{".mlp.router.layer.weight", ".mlp.gate.weight"},
+                                 {".mlp.gate.wg.weight", ".mlp.gate.weight"},
                                  {".mlp.router.weight", ".mlp.gate.weight"},
                                  {".mlp.router.bias", ".mlp.gate.bias"},
                                  {".mlp.input_linear.weight", ".mlp.experts.gate_up_proj"},
@@ -270,6 +295,7 @@ std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> 
   out.reserve(tensors.size());
   for (CheckpointTensor& t : tensors) {
     rename_text_model(t.name);
+    rename_mixers(t.name);
     rename_norms(t.name);
     rename_mixtral(t.name);
     rename_experts(t.name);

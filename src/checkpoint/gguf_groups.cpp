@@ -75,6 +75,14 @@ Status add_window_pattern(GgufFields& in) {
   return Status::ok();
 }
 
+Status add_mamba(GgufFields& in, const MambaNames& names) {
+  RETURN_IF_ERROR(in.copy("ssm.time_step_rank", names.heads));
+  RETURN_IF_ERROR(in.copy("ssm.group_count", names.groups));
+  RETURN_IF_ERROR(in.copy("ssm.state_size", names.state));
+  RETURN_IF_ERROR(in.copy("ssm.conv_kernel", names.taps));
+  return in.copy("ssm.inner_size", names.inner);
+}
+
 Status add_latent(GgufFields& in) {
   const GgufFile& file = in.file();
   Json& out = in.out();

@@ -51,6 +51,11 @@ void add_dense_layers(GgufFields& in);
 Status add_long_factors(GgufFields& in);
 // Which layers have the window, where a file lists them.
 Status add_window_pattern(GgufFields& in);
+// Mamba-2's sizes, by the names of config.json; `inner`: those of all heads together.
+struct MambaNames {
+  const char *heads, *groups, *state, *taps, *inner;
+};
+Status add_mamba(GgufFields& in, const MambaNames& names);
 // Latent attention.
 Status add_latent(GgufFields& in);
 

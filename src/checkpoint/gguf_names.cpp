@@ -86,6 +86,13 @@ constexpr OwnPair kOfSome[] = {
     {"qwen3next", "ssm_dt", "linear_attn.dt"},
     {"qwen3next", "ssm_norm", "linear_attn.norm"},
     {"qwen3next", "ssm_out", "linear_attn.out_proj"},
+    {"granitehybrid nemotron_h", "ssm_in", "mamba.in_proj"},
+    {"granitehybrid nemotron_h", "ssm_conv1d", "mamba.conv1d"},
+    {"granitehybrid nemotron_h", "ssm_a", "mamba.A_log"},
+    {"granitehybrid nemotron_h", "ssm_d", "mamba.D"},
+    {"granitehybrid nemotron_h", "ssm_dt", "mamba.dt"},
+    {"granitehybrid nemotron_h", "ssm_norm", "mamba.norm"},
+    {"granitehybrid nemotron_h", "ssm_out", "mamba.out_proj"},
 };
 
 bool is_one_of(std::string_view word, std::string_view words) {
@@ -106,14 +113,21 @@ constexpr Spelling kSpellings[] = {{".e_score_correction_bias", ".e_score_correc
                                    {".self_attn.sinks", ".self_attn.sinks.weight"},
                                    {".linear_attn.A_log", ".linear_attn.A_log.weight"},
                                    {".linear_attn.dt_bias", ".linear_attn.dt.bias"},
+                                   {".mamba.A_log", ".mamba.A_log.weight"},
+                                   {".mamba.dt_bias", ".mamba.dt.bias"},
+                                   {".mamba.D", ".mamba.D.weight"},
                                    {".shared_experts.", ".shared_expert.", "deepseek2 glm4moe ernie4_5-moe"}};
 
 void respell(std::string& text, std::string_view from, std::string_view to) {
   if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
 }
 
-// The one name of GGUF in a layer that ends in neither.
-constexpr std::string_view kBare = ".ssm_a", kWeight = ".weight";
+// The names of GGUF in a layer that end in neither: of decays, as -exp(), and of what skips the state.
+constexpr std::string_view kDecay = "ssm_a", kSkip = "ssm_d", kWeight = ".weight";
+bool is_bare(std::string_view gguf) {
+  return gguf.ends_with(std::string(".") + std::string(kDecay)) ||
+         gguf.ends_with(std::string(".") + std::string(kSkip));
+}
 
 struct Parts {
   std::string_view layer;  // digits, "" outside layers
@@ -145,7 +159,7 @@ std::optional<Parts> split(std::string_view name, std::string_view prefix) {
 }  // namespace
 
 bool interleaves_heads(std::string_view architecture) {
-  return is_one_of(architecture, "llama mistral granite granitemoe smollm3");
+  return is_one_of(architecture, "llama mistral granite granitemoe granitehybrid nemotron_h smollm3");
 }
 
 std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape& model) {
@@ -168,10 +182,8 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
       if (gguf == "attn_q") name.interleaved_heads = model.heads;
       if (gguf == "attn_k") name.interleaved_heads = model.kv_heads;
     }
-    if (gguf == kBare.substr(1)) {
-      name.name.resize(name.name.size() - kWeight.size());
-      name.number = StoredNumber::NegativeExp;
-    }
+    if (gguf == kDecay || gguf == kSkip) name.name.resize(name.name.size() - kWeight.size());
+    if (gguf == kDecay) name.number = StoredNumber::NegativeExp;
     return name;
   };
   for (const OwnPair& p : kOfSome)
@@ -182,7 +194,7 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
 }
 
 std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelShape& model) {
-  const std::string whole = std::string(gguf_name) + std::string(gguf_name.ends_with(kBare) ? kWeight : "");
+  const std::string whole = std::string(gguf_name) + std::string(is_bare(gguf_name) ? kWeight : "");
   const std::optional<Parts> parts = split(whole, "blk.");
   if (!parts) return std::nullopt;
   if (parts->layer.empty()) {

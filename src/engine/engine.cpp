@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <thread>
 #include <unordered_set>
 
@@ -49,16 +50,16 @@ void tell_quantisation(const checkpoint::QuantPlan& plan, const std::vector<Deri
   log::info("weights: {}", done.summary());
 }
 
-// Ops that change states of sequences and have no kernel at all on the device.
-std::vector<std::string_view> state_ops_without_kernels(const Platform& platform) {
-  std::vector<std::string_view> names;
+// Ops of a graph that change states of sequences and have no kernel at all on the device.
+std::set<std::string_view> state_ops_without_kernels(const Graph& graph, const Platform& platform) {
+  std::set<std::string_view> names;
   const DeviceKind device = platform.device->info().kind;
   const auto writes = [](const OperandSchema& o) { return o.name == models::kStateWriteInput; };
-  for (const OpSchema* op : platform.ops->all())
-    if (std::any_of(op->operands.begin(), op->operands.end(), writes) &&
+  for (const Node* n = graph.first(); n; n = n->next)
+    if (std::any_of(n->op->operands.begin(), n->op->operands.end(), writes) &&
         std::none_of(platform.kernels->entries().begin(), platform.kernels->entries().end(),
-                     [&](const auto& e) { return e->device == device && e->op == op->name; }))
-      names.push_back(op->name);
+                     [&](const auto& e) { return e->device == device && e->op == n->op->name; }))
+      names.insert(n->op->name);
   return names;
 }
 
@@ -299,8 +300,9 @@ void Engine::learn_sizes_from(const std::string& file) {
 // size: then with the sizes that there are kernels for. The reason is asked for because a device that fails (no memory
 // for a constant) may refuse one shape and take others.
 Status Engine::explain_head_size(const models::TraceOptions& trace, const Status& why) const {
-  const std::vector<std::string_view> missing = state_ops_without_kernels(platform_);
-  if (!missing.empty() && models::step_of(*model_, config_, trace).has_states()) {
+  const auto graph = models::trace_model(*model_, config_, trace, *platform_.ops);
+  if (const auto missing = graph.is_ok() ? state_ops_without_kernels(*graph, platform_) : std::set<std::string_view>();
+      !missing.empty()) {
     log::debug("{}", why.message());
     return error(Code::Unsupported,
                  "{}: layers of {} keep a state for each sequence, and {} has no kernels for them ({}); run it with "

@@ -58,6 +58,7 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
       continue;
     }
     x = nn::add(x, nn::scale(a, s.residual_scale));
+    if (s.one_branch) continue;
     x = nn::add(x, nn::scale(norm(mlp(norm(x, p, s.before_mlp), l, p), p, s.after_mlp), s.residual_scale));
     x = with_deep_rows(config, x, l, in);
   }

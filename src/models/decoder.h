@@ -13,7 +13,8 @@ namespace reprise::models {
 struct DecoderShape {
   std::string_view before_attention = "input_layernorm", after_attention = {};
   std::string_view before_mlp = "post_attention_layernorm", after_mlp = {};
-  bool parallel = false;  // both branches read the first norm, and are added together
+  bool parallel = false;    // both branches read the first norm, and are added together
+  bool one_branch = false;  // what stands for attention is the whole layer
   nn::Norm norm = nn::rms_norm;
   double embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   double logit_cap = 0;  // 0: none

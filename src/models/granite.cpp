@@ -1,11 +1,10 @@
 // Granite 3, dense and with experts in every layer: embeddings, both branches, scores and logits are scaled.
+#include "models/granite.h"
+
 #include "checkpoint/config_groups.h"
-#include "checkpoint/gguf_groups.h"
-#include "models/decoder.h"
 #include "models/experts.h"
 
 namespace reprise::models::granite {
-namespace {
 
 using checkpoint::FieldReader;
 using checkpoint::ModelConfigFields;
@@ -19,6 +18,21 @@ DecoderTraits traits_of(const ModelConfigFields& f) {
                     .residual_scale = f.number("residual_multiplier"),
                     .logit_scale = 1 / f.number("logits_scaling")}};
 }
+
+Status read_scales(const FieldReader& in, ModelConfigFields& out) {
+  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling", "attention_multiplier"})
+    RETURN_IF_ERROR(in.number(key, 1e-6, 1e6, 1.0, out.numbers[key]));
+  return Status::ok();
+}
+
+Status add_scales(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(in.copy_number("attention.scale", "attention_multiplier"));
+  RETURN_IF_ERROR(in.copy_number("embedding_scale", "embedding_multiplier"));
+  RETURN_IF_ERROR(in.copy_number("residual_scale", "residual_multiplier"));
+  return in.copy_number("logit_scale", "logits_scaling");
+}
+
+namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   return dense_decoder(config, traits_of(config.fields), in, root);
@@ -37,23 +51,10 @@ constexpr std::string_view kFieldsMoe[] = {"attention_bias",     "num_experts", 
                                            "logits_scaling",     "embedding_multiplier", "attention_multiplier",
                                            "residual_multiplier"};
 
-Status read(const FieldReader& in, ModelConfigFields& out) {
-  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling", "attention_multiplier"})
-    RETURN_IF_ERROR(in.number(key, 1e-6, 1e6, 1.0, out.numbers[key]));
-  return Status::ok();
-}
-
 Status read_moe(const FieldReader& in, ModelConfigFields& out) {
-  RETURN_IF_ERROR(read(in, out));
+  RETURN_IF_ERROR(read_scales(in, out));
   return checkpoint::read_experts(
       in, {.count_key = "num_local_experts", .other_count_key = "num_experts", .count = 8, .per_token = 2}, out);
-}
-
-Status add(checkpoint::GgufFields& in) {
-  RETURN_IF_ERROR(in.copy_number("attention.scale", "attention_multiplier"));
-  RETURN_IF_ERROR(in.copy_number("embedding_scale", "embedding_multiplier"));
-  RETURN_IF_ERROR(in.copy_number("residual_scale", "residual_multiplier"));
-  return in.copy_number("logit_scale", "logits_scaling");
 }
 
 constexpr checkpoint::SizeDefaults kSizes{
@@ -65,16 +66,17 @@ const ModelSpec kGranite{.family = {.architecture = "GraniteForCausalLM",
                                     .model_type = "granite",
                                     .sizes = kSizes,
                                     .fields = kFields,
-                                    .read = read,
-                                    .gguf = {.name = "granite", .add = add}},
+                                    .read = read_scales,
+                                    .gguf = {.name = "granite", .add = add_scales}},
                          .forward = forward};
 
-const ModelSpec kGraniteMoe{.family = {.architecture = "GraniteMoeForCausalLM",
-                                       .model_type = "granitemoe",
-                                       .sizes = kSizes,
-                                       .fields = kFieldsMoe,
-                                       .read = read_moe,
-                                       .gguf = {.name = "granitemoe", .experts = "num_local_experts", .add = add}},
-                            .forward = forward_experts};
+const ModelSpec kGraniteMoe{
+    .family = {.architecture = "GraniteMoeForCausalLM",
+               .model_type = "granitemoe",
+               .sizes = kSizes,
+               .fields = kFieldsMoe,
+               .read = read_moe,
+               .gguf = {.name = "granitemoe", .experts = "num_local_experts", .add = add_scales}},
+    .forward = forward_experts};
 
 }  // namespace reprise::models::granite

@@ -1,4 +1,6 @@
-// Llama 2 and 3: optional biases on all projections of attention and MLP (attention_bias, mlp_bias).
+// Llama 2 and 3: optional biases on all projections of attention and MLP (attention_bias, mlp_bias). InternLM3 is the
+// same with other words for the biases, of which that of o_proj is one with the MLP's.
+#include "checkpoint/field_reader.h"
 #include "models/decoder.h"
 
 namespace reprise::models::llama {
@@ -12,6 +14,20 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
 
 constexpr std::string_view kFields[] = {"attention_bias", "mlp_bias"};
 
+ModelOutputs forward_internlm3(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const auto& f = config.fields;
+  return dense_decoder(config, {.qkv_bias = f.attention_bias, .output_bias = f.mlp_bias, .mlp_bias = f.mlp_bias}, in,
+                       root);
+}
+
+constexpr std::string_view kInternLm3Fields[] = {"attention_bias", "mlp_bias", "qkv_bias", "bias"};
+
+// transformers writes the words of Llama for these.
+Status read_internlm3(const checkpoint::FieldReader& in, checkpoint::ModelConfigFields& out) {
+  RETURN_IF_ERROR(in.boolean("qkv_bias", out.attention_bias, out.attention_bias));
+  return in.boolean("bias", out.mlp_bias, out.mlp_bias);
+}
+
 }  // namespace
 
 const ModelSpec kLlama{
@@ -23,5 +39,20 @@ const ModelSpec kLlama{
          .fields = kFields,
          .gguf = {.name = "llama"}},
     .forward = forward};
+
+const ModelSpec kInternLm3{.family = {.architecture = "InternLM3ForCausalLM",
+                                      .model_type = "internlm3",
+                                      .sizes = {.vocab = 128512,
+                                                .hidden = 4096,
+                                                .intermediate = 10240,
+                                                .layers = 48,
+                                                .heads = 32,
+                                                .kv_heads = 2,
+                                                .head_dim = 128,
+                                                .positions = 32768,
+                                                .eps = 1e-5},
+                                      .fields = kInternLm3Fields,
+                                      .read = read_internlm3},
+                           .forward = forward_internlm3};
 
 }  // namespace reprise::models::llama

@@ -1,5 +1,9 @@
 // Mistral: Llama without biases, with an optional sliding attention window. Mistral Small 3.1 and later are the text
-// models of larger ones.
+// models of larger ones, and so is Ministral 3, whose queries grow with their positions.
+#include <cmath>
+
+#include "checkpoint/config_rope.h"
+#include "checkpoint/limits.h"
 #include "models/decoder.h"
 
 namespace reprise::models::mistral {
@@ -7,6 +11,59 @@ namespace {
 
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   return dense_decoder(config, {}, in, root);
+}
+
+constexpr int64_t kMostFactors = 256;
+
+// Behind every `period` positions a further factor.
+Tensor query_scale(const checkpoint::ModelConfigFields& f, Tensor positions) {
+  const auto period = static_cast<int64_t>(f.number("llama_4_scaling_period"));
+  std::vector<double> factors;
+  for (int64_t k = 0; k <= f.max_position_embeddings / period; ++k)
+    factors.push_back(1 + f.number("llama_4_scaling_beta") * std::log(1 + static_cast<double>(k)));
+  return positions.tracer()->call("position_scale", {positions}, {{"factors", factors}, {"period", period}})[0];
+}
+
+ModelOutputs forward_ministral3(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const auto& f = config.fields;
+  const Tensor by = query_scale(f, in.positions);
+  const auto attention = [&](Tensor x, Tensor rope, int64_t layer, const nn::ParamScope& layer_scope) {
+    const nn::ParamScope p = layer_scope / "self_attn";
+    const auto project = [&](std::string_view name, int64_t heads) {
+      return nn::heads(nn::linear(x, p / name, heads * f.head_dim, false, nn::Shard::Column), f.head_dim);
+    };
+    Tensor q = nn::rope(project("q_proj", f.num_attention_heads), rope);
+    q = nn::heads(nn::scale_rows(nn::flatten(q), by), f.head_dim);
+    const Tensor k = nn::rope(project("k_proj", f.num_key_value_heads), rope);
+    const Tensor v = project("v_proj", f.num_key_value_heads);
+    Tensor& kv = in.cache("kv", layer);
+    kv = nn::kv_write(kv, k, v, in.slots);
+    const double scale = 1 / std::sqrt(static_cast<double>(f.head_dim));
+    const Tensor a = nn::paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale);
+    return nn::linear(nn::flatten(a), p / "o_proj", f.hidden_size, false, nn::Shard::Row);
+  };
+  const auto mlp = [&](Tensor x, int64_t, const nn::ParamScope& p) {
+    return nn::gated_mlp(x, f.intermediate_size, false, p / "mlp");
+  };
+  return decoder(config, attention, mlp, in, root);
+}
+
+Status read_ministral3(const checkpoint::FieldReader& in, checkpoint::ModelConfigFields& out) {
+  const Json* rope = in.find(checkpoint::rope_object_in_effect(out.raw_json));
+  if (!rope || !rope->is_object())
+    return in.absent("rope_parameters", "an object with llama_4_scaling_beta and original_max_position_embeddings");
+  const checkpoint::FieldReader of_rope(*rope, out.source, "rope_parameters.");
+  RETURN_IF_ERROR(
+      of_rope.number("llama_4_scaling_beta", 0.0, 100.0, std::nullopt, out.numbers["llama_4_scaling_beta"]));
+  int64_t period = 0;
+  RETURN_IF_ERROR(
+      of_rope.integer("original_max_position_embeddings", 1, checkpoint::kMaxPositions, std::nullopt, period));
+  out.numbers["llama_4_scaling_period"] = static_cast<double>(period);
+  if (out.max_position_embeddings / period >= kMostFactors)
+    return invalid(
+        "{}: max_position_embeddings {} is {} times original_max_position_embeddings {}; allowed: less than {}",
+        out.source, out.max_position_embeddings, out.max_position_embeddings / period, period, kMostFactors);
+  return Status::ok();
 }
 
 // One window for all layers, unless a file lists them.
@@ -32,5 +89,20 @@ const ModelSpec kMistral{.family = {.architecture = "MistralForCausalLM",
                                     .gguf = {.name = "mistral", .windows = true},
                                     .wrapper = "Mistral3ForConditionalGeneration"},
                          .forward = forward};
+
+const ModelSpec kMinistral3{.family = {.architecture = "Ministral3ForCausalLM",
+                                       .model_type = "ministral3",
+                                       .sizes = {.vocab = 131072,
+                                                 .hidden = 4096,
+                                                 .intermediate = 14336,
+                                                 .layers = 34,
+                                                 .heads = 32,
+                                                 .kv_heads = 8,
+                                                 .head_dim = 128,
+                                                 .positions = 262144,
+                                                 .eps = 1e-5},
+                                       .read = read_ministral3,
+                                       .wrapper = "Mistral3ForConditionalGeneration"},
+                            .forward = forward_ministral3};
 
 }  // namespace reprise::models::mistral

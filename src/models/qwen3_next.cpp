@@ -1,24 +1,18 @@
 // Qwen3-Next and Qwen3.5: most layers keep a state for each sequence (the gated delta rule), every fourth attends
 // through a gate. Norms are centred. Qwen3.5 is the text model of one with pictures, whose positions in three rows are
 // one row for text. A layer that predicts further tokens ("mtp") attends, and is read for drafts alone.
-#include <algorithm>
-
 #include "checkpoint/config_groups.h"
 #include "checkpoint/gguf_groups.h"
 #include "models/draft_head.h"
 #include "models/experts.h"
+#include "models/state_layers.h"
 #include "nn/gated.h"
-#include "ops/recurrent.h"
 
 namespace reprise::models::qwen3_next {
 namespace {
 
 using checkpoint::FieldReader;
 using checkpoint::ModelConfigFields;
-
-bool has_state(const ModelConfigFields& f, int64_t layer) {
-  return f.layer_types[static_cast<size_t>(layer)] == "linear_attention";
-}
 
 nn::DeltaSpec delta_spec(const ModelConfigFields& f, nn::DeltaTensors tensors) {
   const auto number = [&](std::string_view name) { return static_cast<int64_t>(f.number(name)); };
@@ -76,23 +70,8 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
 
 // Layers with a state have that in place of keys and values.
 void declare(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) {
-  const auto& f = config.fields;
-  const nn::DeltaSpec s = delta_spec(f, nn::DeltaTensors::Apart);
-  for (InputSpec& i : state_inputs(trace)) step.inputs.push_back(std::move(i));
-  const auto add = [&](std::string_view name, int64_t layer, Shape shape) {
-    step.caches.push_back({.name = nn::cache_name(name, layer),
-                           .kind = CacheSpec::Kind::PerSequence,
-                           .dtype = DType::F32,
-                           .shape = shape,
-                           .idempotent = false});
-  };
-  const int64_t drafts = trace.most_drafts, rows = drafts > 0 ? delta_state_rows(s.key, s.value, drafts) : s.key;
-  for (int64_t l = 0; l < f.num_hidden_layers; ++l) {
-    if (!has_state(f, l)) continue;
-    std::erase_if(step.caches, [&](const CacheSpec& c) { return c.name == nn::cache_name("kv", l); });
-    add("conv", l, {Dim(s.taps - 1 + drafts), Dim(s.columns())});
-    add("delta", l, {Dim(s.value_heads), Dim(rows), Dim(s.value)});
-  }
+  const nn::DeltaSpec s = delta_spec(config.fields, nn::DeltaTensors::Apart);
+  declare_states(config.fields, trace, {"delta", s.taps, s.columns(), s.value_heads, s.key, s.value}, step);
 }
 
 constexpr std::string_view kFields[] = {"attention_bias",

@@ -29,13 +29,16 @@ Tensor moe(Tensor x, const ExpertSpec& s, const StepInputs& in, const ParamScope
     const Shape each{Dim(here.count), Dim(features)};
     return add_groups(y, routed.starts, experts.stacked(here.first, end, std::string(name) + ".bias", each));
   };
-  Tensor sorted = index_select(x, routed.token);
-  Tensor gate_part = product(sorted, "gate_proj", s.intermediate, Shard::Column);
+  const Tensor rows = s.latent > 0 ? linear(x, p / "fc1_latent_proj", s.latent, false, Shard::None) : x;
+  Tensor sorted = index_select(rows, routed.token);
+  Tensor gate_part = s.gated ? product(sorted, "gate_proj", s.intermediate, Shard::Column) : Tensor{};
   Tensor up_part = product(sorted, "up_proj", s.intermediate, Shard::Column);
-  Tensor gated = s.swiglu_limit > 0 ? swiglu_clamped(gate_part, up_part, s.swiglu_alpha, s.swiglu_limit)
-                                    : mul(silu(gate_part), up_part);
-  Tensor y = product(gated, "down_proj", hidden.factor, Shard::Row);
-  return moe_combine(y, chosen.weights, routed.place);
+  Tensor inner = !s.gated             ? activate(up_part, "relu_squared")
+                 : s.swiglu_limit > 0 ? swiglu_clamped(gate_part, up_part, s.swiglu_alpha, s.swiglu_limit)
+                                      : mul(silu(gate_part), up_part);
+  Tensor y = product(inner, "down_proj", rows.dim(-1).factor, Shard::Row);
+  y = moe_combine(y, chosen.weights, routed.place);
+  return s.latent > 0 ? linear(y, p / "fc2_latent_proj", hidden.factor, false, Shard::None) : y;
 }
 
 Tensor gated_shared_expert(Tensor x, int64_t intermediate, const ParamScope& p, std::string_view name) {

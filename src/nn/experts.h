@@ -30,6 +30,10 @@ struct ExpertSpec {
   bool choice_bias = false;  // parameter "gate.e_score_correction_bias"
 
   bool bias = false;  // of the router and of every product
+  // The MLP of an expert is down(relu(up(x))^2).
+  bool gated = true;
+  // Above 0: experts work on rows of so many numbers, parameters "fc1_latent_proj" and "fc2_latent_proj".
+  int64_t latent = 0;
   // Above 0: the gate goes through the clamped SwiGLU (op swiglu_clamped), not SiLU.
   double swiglu_alpha = 0, swiglu_limit = 0;
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "nn/row_ranges.h"
+#include "nn/states.h"
 
 namespace reprise::nn {
 namespace {
@@ -40,18 +41,6 @@ Projected project(Tensor x, const DeltaSpec& s, const ParamScope& p) {
   return y;
 }
 
-// The result of an op that continues a cache.
-Tensor continued(std::string_view op, Tensor& cache, std::vector<Tensor> others, const StepInputs& in,
-                 Attrs attrs = {}) {
-  others.insert(others.begin(), cache);
-  for (const Tensor& t : {in.state_read, in.state_write, in.cu_seqlens}) others.push_back(t);
-  if (!in.drafts.absent()) others.push_back(in.drafts);
-  std::vector<Tensor> out = cache.tracer()->call(op, std::move(others), std::move(attrs));
-  out.resize(2, out[0]);  // after an error
-  cache = out[0];
-  return out[1];
-}
-
 }  // namespace
 
 Tensor delta_layer(Tensor x, const DeltaSpec& s, StepInputs& in, int64_t layer, const ParamScope& p) {
@@ -63,7 +52,7 @@ Tensor delta_layer(Tensor x, const DeltaSpec& s, StepInputs& in, int64_t layer, 
                dt_bias = p.param("dt_bias", {Dim(s.value_heads)}, DType::F32);
   Tensor& state = in.cache("delta", layer);
   Attrs attrs{{"key_heads", s.key_heads}};
-  if (!in.drafts.absent()) attrs.set("most_drafts", in.cache("conv", layer).dim(1).factor - (s.taps - 1));
+  if (!in.drafts.absent()) attrs.set("most_drafts", drafts_of_conv(in.cache("conv", layer), s.taps));
   const Tensor o = continued("gated_delta", state, {qkv, y.b, y.a, a_log, dt_bias}, in, std::move(attrs));
   const Tensor normed = flatten(rms_norm(o, p / "norm", s.norm_eps));
   return linear(mul(silu(y.z), normed), p / "out_proj", hidden.factor, false, Shard::Row);

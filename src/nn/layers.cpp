@@ -44,6 +44,7 @@ Tensor layer_norm_of_heads(Tensor x, const ParamScope& p, double eps) {
 Tensor activate(Tensor x, std::string_view activation) {
   if (activation == "gelu") return gelu(x);
   if (activation == "gelu_tanh") return gelu_tanh(x);
+  if (activation == "relu_squared") return x.tracer()->call("relu_squared", {x})[0];
   CHECK(activation == "silu", "there is no activation {}", activation);
   return silu(x);
 }

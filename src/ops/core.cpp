@@ -142,6 +142,15 @@ Result<Types> infer_rope_table(const OpCall& c) {
   return Types{{DType::F32, {c.in[0].shape[0], Dim(dim)}}};
 }
 
+Result<Types> infer_position_scale(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 1, 1));
+  RETURN_IF_ERROR(want_index(c, 0));
+  if (c.attrs->numbers("factors").empty() || c.attrs->integer("period") < 1)
+    return invalid("{}: {} factors of {} positions each; allowed: 1 or more of 1 or more", describe(c),
+                   c.attrs->numbers("factors").size(), c.attrs->integer("period"));
+  return Types{{DType::F32, {c.in[0].shape[0], Dim(1)}}};
+}
+
 // The table as rope_table makes it, or as rope_angles converts it for kernels that take that.
 Status want_angles(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
@@ -436,6 +445,8 @@ void add_elements(OpRegistry& ops) {
   ops.add("rope_angles(Tensor table, *, str out, int planes = 0) -> Tensor : device_form", infer_rope_angles,
           "[T, rot] f32 -> [T, rot]: rope_table's numbers rounded to `out`; planes: [2 T, rot], cosines of all tokens, "
           "then sines, each at i and at i + rot/2");
+  ops.add("position_scale(Index positions, *, floats factors, int period) -> Tensor", infer_position_scale,
+          "[T] -> [T, 1] f32: factors[p / period] of each position p; behind the list its last one");
   ops.add("index_i64(Tensor x) -> Tensor : device_form", infer_index_i64, "i32 -> i64: the same numbers");
   ops.add(
       "rope(Tensor x, Tensor table, *, int interleaved = 0) -> Tensor : vectors", infer_rope,
@@ -445,6 +456,7 @@ void add_elements(OpRegistry& ops) {
   ops.add("mul(Rows a, Rows b) -> Tensor : commutes columns", infer_same, "a * b in fp32, rounded once");
   ops.add("silu(Rows x) -> Tensor : columns", infer_same, "x / (1 + exp(-x)) in fp32, rounded once");
   ops.add("gelu(Rows x) -> Tensor : columns", infer_same, "x (1 + erf(x / sqrt(2))) / 2 in fp32, rounded once");
+  ops.add("relu_squared(Rows x) -> Tensor : columns", infer_same, "max(x, 0)^2 in fp32, rounded once");
   ops.add("gelu_tanh(Rows x) -> Tensor : columns", infer_same,
           "x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 in fp32, rounded once");
   ops.add("scale(Rows x, *, float by) -> Tensor : columns", infer_same, "x * by in fp32, rounded once");

@@ -34,7 +34,8 @@ Status want_drafts(const OpCall& c, size_t i) {
   return want_dim(c, i, 1, Dim(2), "drafts of the step before and of this one");
 }
 
-Result<Types> infer_causal_conv(const OpCall& c) {
+// `bias`: operands in front of those that say whose the rows are: none, or a number for each column.
+Result<Types> causal_conv_types(const OpCall& c, size_t bias) {
   RETURN_IF_ERROR(want_state(c, 3));
   RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
   RETURN_IF_ERROR(want_float(c, 1));
@@ -44,15 +45,23 @@ Result<Types> infer_causal_conv(const OpCall& c) {
   RETURN_IF_ERROR(want_dim(c, 1, 1, state[2], "state's number of columns"));
   RETURN_IF_ERROR(want_dim(c, 2, 0, state[2], "state's number of columns"));
   RETURN_IF_ERROR(want_dim(c, 2, 1, Dim(1), "one weight of a column in each row"));
-  RETURN_IF_ERROR(want_sequences(c, 3));
-  RETURN_IF_ERROR(want_drafts(c, 6));
-  const int64_t drafts = c.in.size() > 6 ? state[1].factor - c.in[2].shape[2].factor + 1 : 0;
-  if (c.in.size() > 6 && drafts < 1)
-    return invalid("{}: a state of {} rows has none for drafts", describe(c), state[1].factor);
+  if (bias > 0) {
+    RETURN_IF_ERROR(want_rank(c, 3, 1, 1));
+    RETURN_IF_ERROR(want_same_dtype(c, 3, 1));
+    RETURN_IF_ERROR(want_dim(c, 3, 0, state[2], "state's number of columns"));
+  }
+  RETURN_IF_ERROR(want_sequences(c, 3 + bias));
+  RETURN_IF_ERROR(want_drafts(c, 6 + bias));
+  const bool drafted = c.in.size() > 6 + bias;
+  const int64_t drafts = drafted ? state[1].factor - c.in[2].shape[2].factor + 1 : 0;
+  if (drafted && drafts < 1) return invalid("{}: a state of {} rows has none for drafts", describe(c), state[1].factor);
   RETURN_IF_ERROR(
       want_dim(c, 2, 2, Dim(state[1].factor - drafts + 1), "rows of the state and the one that is computed"));
   return Types{c.in[0], {c.in[1].dtype, x}};
 }
+
+Result<Types> infer_causal_conv(const OpCall& c) { return causal_conv_types(c, 0); }
+Result<Types> infer_causal_conv_biased(const OpCall& c) { return causal_conv_types(c, 1); }
 
 Result<Types> infer_gated_delta(const OpCall& c) {
   RETURN_IF_ERROR(want_state(c, 4));
@@ -84,6 +93,55 @@ Result<Types> infer_gated_delta(const OpCall& c) {
   }
   RETURN_IF_ERROR(want_sequences(c, 6));
   return Types{c.in[0], {c.in[1].dtype, {c.in[1].shape[0], Dim(heads), Dim(value)}}};
+}
+
+Result<Types> infer_state_space(const OpCall& c) {
+  RETURN_IF_ERROR(want_state(c, 4));
+  const Shape& state = c.in[0].shape;
+  const int64_t heads = state[1].factor, value = state[3].factor, groups = c.attrs->integer("groups"),
+                drafts = c.attrs->integer("most_drafts");
+  int64_t key = state[2].factor;
+  if (groups <= 0 || heads % groups != 0)
+    return invalid("{}: {} heads are not a multiple of {} groups", describe(c), heads, groups);
+  const double least = c.attrs->number("least_step"), most = c.attrs->number("most_step");
+  if (!(least >= 0) || !(most == 0 || most >= least))
+    return invalid("{}: steps from {} to {}; allowed: from 0 or more, to 0 (no limit) or no less", describe(c), least,
+                   most);
+  for (size_t i : {1, 2}) {
+    RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+    RETURN_IF_ERROR(want_float(c, i));
+    RETURN_IF_ERROR(want_same_dtype(c, i, 1));
+    RETURN_IF_ERROR(want_dim(c, i, 0, c.in[1].shape[0], "number of tokens"));
+  }
+  RETURN_IF_ERROR(want_drafts(c, 9));
+  if ((drafts > 0) != (c.in.size() > 9))
+    return invalid("{}: {} drafts, and {} operands", describe(c), drafts, c.in.size());
+  if (drafts > 0) {
+    key = (c.in[1].shape[1].factor - heads * value) / (2 * groups);
+    RETURN_IF_ERROR(want_dim(c, 0, 2, Dim(delta_state_rows(key, value, drafts)), "rows of a state and of drafts"));
+  }
+  RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(heads * value + 2 * groups * key), "sizes of x, B and C"));
+  RETURN_IF_ERROR(want_dim(c, 2, 1, Dim(heads), "number of heads"));
+  for (size_t i : {3, 4, 5}) {
+    RETURN_IF_ERROR(want_rank(c, i, 1, 1));
+    RETURN_IF_ERROR(want_dtype(c, i, DType::F32));
+    RETURN_IF_ERROR(want_dim(c, i, 0, Dim(heads), "number of heads"));
+  }
+  RETURN_IF_ERROR(want_sequences(c, 6));
+  return Types{c.in[0], {c.in[1].dtype, {c.in[1].shape[0], Dim(heads), Dim(value)}}};
+}
+
+Result<Types> infer_rms_norm_gated(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  if (!same_type(c.in[0], c.in[1])) return invalid("{}: x and gate must have the same type", describe(c));
+  RETURN_IF_ERROR(want_rank(c, 2, 1, 1));
+  RETURN_IF_ERROR(want_same_dtype(c, 2, 0));
+  RETURN_IF_ERROR(want_dim(c, 2, 0, c.in[0].shape[1], "row size of x"));
+  if (const int64_t groups = c.attrs->integer("groups"); groups <= 0 || c.in[0].shape[1].factor % groups != 0)
+    return invalid("{}: {} groups do not divide the width {}", describe(c), groups, c.in[0].shape[1].factor);
+  return Types{c.in[0]};
 }
 
 }  // namespace
@@ -121,6 +179,22 @@ void register_recurrent_ops(OpRegistry& ops) {
       "that is negative, and in rows of no sequence, o is zeros. With D drafts the state is [S, H, K + R, V]: S in "
       "front of the sequence's last drafts[r, 1] rows, then what those rows will change in it; S begins with the first "
       "drafts[r, 0] of the changes there. A sequence has rows besides its drafts, and the two slots differ");
+  ops.add(
+      "causal_conv_biased(Cache(a!) state, Tensor x, Tensor weight, Tensor bias, Index state_read, Index state_write, "
+      "Index cu_seqlens, Index? drafts) -> (Tensor(a), Tensor)",
+      infer_causal_conv_biased, "causal_conv with bias [C]: silu(bias[c] + the sum)");
+  ops.add(
+      "state_space(Cache(a!) state, Tensor xbc, Tensor dt, Tensor a_log, Tensor dt_bias, Tensor d, Index state_read, "
+      "Index state_write, Index cu_seqlens, Index? drafts, *, int groups, float least_step = 0, float most_step = 0, "
+      "int most_drafts = 0) -> (Tensor(a), Tensor) : split_point",
+      infer_state_space,
+      "[S, H, N, P] f32, [T, H P + 2 G N], [T, H], [H] f32, [H] f32, [H] f32, [R], [R], [R+1] -> the states, [T, H, "
+      "P]: row by row S = exp(-exp(a_log) s) S + B (s x)^T and y = S^T C + d x, with s = log(1 + exp(dt + dt_bias)) "
+      "held between least_step and most_step (0: no limit), and B and C those of group h / (H / G), which stand "
+      "behind all x; in fp32, y rounded once. Slots, rows of no sequence and drafts are as in gated_delta");
+  ops.add("rms_norm_gated(Rows x, Rows gate, Tensor weight, *, int groups, float eps) -> Tensor", infer_rms_norm_gated,
+          "[T, N], [T, N], [N] -> [T, N]: v / sqrt(mean of v^2 over the N / groups numbers of its group + eps) * "
+          "weight, with v = x silu(gate) in fp32, rounded once");
 }
 
 }  // namespace reprise

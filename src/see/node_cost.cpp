@@ -35,7 +35,8 @@ double state_bytes(const Node& n, const TensorType& state, const LiveSizes& live
          static_cast<double>(n.in[sequences]->type.shape.elements(live));
 }
 // Per token and number of a state: its decay, what the key finds in it, the change, and what the query finds.
-constexpr double kDeltaFlops = 7;
+constexpr double kDeltaFlops = 7, kSpaceFlops = 5;  // the second where no key looks for anything
+double state_flops(const Node& n) { return n.op->name == "state_space" ? kSpaceFlops : kDeltaFlops; }
 
 double token_bytes(const TensorType& cache) {
   const Shape& s = cache.shape;
@@ -134,7 +135,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
     if (is_state(n, i)) {
       const TensorType& state = v.type;
       c.kv_bytes += state_bytes(n, state, live);
-      if (state.shape.rank() == 4) c.flops += kDeltaFlops * static_cast<double>(live.value[1]) * slot_numbers(state);
+      if (state.shape.rank() == 4) c.flops += state_flops(n) * static_cast<double>(live.value[1]) * slot_numbers(state);
       c.dtype = DType::F32;
     } else if (is_cache(n, i)) {
       const bool written = n.op->operands[i].mutated;

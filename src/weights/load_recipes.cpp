@@ -197,8 +197,9 @@ Status check_part(const Checkpoint& c, const ParamPlan& param, const ParamPart& 
       // Matrices that the checkpoint has stacked, and vectors that the parameter has.
       const bool stacked = param.type.shape.rank() > 2 && t.shape.size() > 2,
                  single = t.shape.size() == 1 && !is_vector(param);
-      const bool one_row = is_vector(param) && part.of == 0 && t.shape.size() == 2 && t.shape[0] == 1;
-      if (one_row && t.shape[1] == shape[0]) return Status::ok();
+      // Vectors that the checkpoint has as a matrix: as one row, as one column, or in groups.
+      const bool one_vector = is_vector(param) && part.of == 0 && t.shape.size() == 2;
+      if (one_vector && t.elements() == shape[0]) return Status::ok();
       if ((stacked || single) && t.rows() == shape[0] && t.row_elements() == shape[1]) return Status::ok();
       return want_shape(c, t, shape);
     }
@@ -256,8 +257,8 @@ Status make_rows(const Checkpoint& c, const ParamPlan& param, const ParamPart& p
   switch (part.recipe) {
     case Recipe::Converted:
       if (!is_vector(param)) return c.read_rows(t, part.first + rows.first, rows.count, dtype, bytes, bad);
-      // A checkpoint's vector is one row.
-      if (part.whole == 0 && part.of == 0) return c.read_rows(t, 0, 1, dtype, bytes, bad);
+      // A checkpoint's vector is one row, or rows that are one behind the other.
+      if (part.whole == 0 && part.of == 0) return c.read_rows(t, 0, t.rows(), dtype, bytes, bad);
       {
         std::vector<uint8_t> all(static_cast<size_t>(tensor_rows(part)) * size_of(dtype));
         RETURN_IF_ERROR(c.read_rows(t, 0, 1, dtype, all.data(), bad));

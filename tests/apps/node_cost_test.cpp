@@ -51,6 +51,14 @@ TEST(NodeCost, StatesCountOnceASequence) {
   EXPECT_EQ(of.at("gated_delta").flops, 4.0 * kBatch * 7 * 6 * 12 * 20);
 }
 
+// Granite 4's four layers with states, of [3, 176] and [6, 20, 16] numbers.
+TEST(NodeCost, StateSpacesLookForNothing) {
+  const auto of = costs("granite_hybrid", DeviceKind::Cpu, 1024);
+  EXPECT_EQ(of.at("causal_conv_biased").kv_bytes, 4.0 * kBatch * 2 * 3 * 176 * 4);
+  EXPECT_EQ(of.at("state_space").kv_bytes, 4.0 * kBatch * 2 * 6 * 20 * 16 * 4);
+  EXPECT_EQ(of.at("state_space").flops, 4.0 * kBatch * 5 * 6 * 20 * 16);
+}
+
 // A step reads the rows that its tokens name, be they floats or blocks of a GGUF file, and never the whole table.
 TEST(NodeCost, TablesCountTheRowsThatAreNamed) {
   OpRegistry ops;

@@ -259,6 +259,7 @@ TEST(Elementwise, GeluAndSoftcapMatchTheReference) {
   const std::vector<Case> cases{
       {"gelu", {}, reference::gelu, 2e-5},
       {"gelu_tanh", {}, reference::gelu_tanh, 2e-5},
+      {"relu_squared", {}, [](double x) { return x > 0 ? x * x : 0; }, 2e-7},
       {"scale", {{"by", 0.22}}, [](double x) { return x * static_cast<double>(0.22f); }, 1e-7},
       {"softcap", {{"cap", 5.5}}, [](double x) { return 5.5 * std::tanh(x / 5.5); }, 4e-7}};
   for_each([&](const OpRunner& runner, Isa isa, DType t) {

@@ -1,7 +1,9 @@
-// Models with states (Qwen3-Next, Qwen3.5): the last rows of a prompt one by one, as decoding computes them, against
-// transformers' form of one row; what a sequence remembers; what prompts in other orders, preemption and a step
-// computed again leave of the bits.
+// Models with states (Qwen3-Next, Qwen3.5, Granite 4, Nemotron-H): the last rows of a prompt one by one, as decoding
+// computes them, against transformers' form of one row; what a sequence remembers; what prompts in other orders,
+// preemption and a step computed again leave of the bits.
 #include <gtest/gtest.h>
+
+#include <tuple>
 
 #include "backends/cpu/isa.h"
 #include "models/foreign_fields.h"
@@ -76,16 +78,20 @@ TEST_P(StateModels, HaveStatesForLayersAndPagesForTheOthers) {
   const auto with_states = std::count(f.layer_types.begin(), f.layer_types.end(), "linear_attention");
   EXPECT_EQ(with_states, 4);
   EXPECT_EQ((*e)->state_pool().caches().size(), 2 * static_cast<size_t>(with_states));
-  EXPECT_EQ((*e)->kv_pool().shape().caches.size(), f.layer_types.size() - static_cast<size_t>(with_states));
-  const int64_t key = static_cast<int64_t>(f.number("linear_key_head_dim")) *
-                      static_cast<int64_t>(f.number("linear_num_key_heads")),
-                heads = static_cast<int64_t>(f.number("linear_num_value_heads")),
-                value = static_cast<int64_t>(f.number("linear_value_head_dim"));
-  const int64_t conv = (static_cast<int64_t>(f.number("linear_conv_kernel_dim")) - 1) * (2 * key + heads * value),
-                delta = heads * static_cast<int64_t>(f.number("linear_key_head_dim")) * value;
+  EXPECT_EQ((*e)->kv_pool().shape().caches.size(),
+            static_cast<size_t>(std::count(f.layer_types.begin(), f.layer_types.end(), "full_attention")));
+  const bool mamba = f.numbers.contains("mamba.heads");
+  const auto number = [&](const char* delta, const char* of_mamba) {
+    return static_cast<int64_t>(f.number(mamba ? of_mamba : delta));
+  };
+  const int64_t key = number("linear_key_head_dim", "mamba.state"),
+                heads = number("linear_num_value_heads", "mamba.heads"),
+                value = number("linear_value_head_dim", "mamba.head"),
+                columns = 2 * key * number("linear_num_key_heads", "mamba.groups") + heads * value;
+  const int64_t conv = (number("linear_conv_kernel_dim", "mamba.taps") - 1) * columns, state = heads * key * value;
   size_t slot = 0;
   for (const auto& c : (*e)->state_pool().caches()) slot += c.slot_bytes;
-  EXPECT_EQ(slot, static_cast<size_t>(with_states * (conv + delta)) * sizeof(float));
+  EXPECT_EQ(slot, static_cast<size_t>(with_states * (conv + state)) * sizeof(float));
   EXPECT_EQ((*e)->state_pool().free_slots(), (*e)->state_pool().slots() - 2);
   const std::vector<int32_t> tokens{5, 6, 7, 8};
   const auto once = all_logits(**e, tokens, 1000);
@@ -211,7 +217,122 @@ TEST(StateModelConfigs, WhatIsNotComputedIsRefusedByName) {
             std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, StateModels, testing::Values("qwen3_next", "qwen3_5", "qwen3_5_moe_text_of_images"),
+// As ibm-granite/granite-4.0-h-tiny and nvidia/NVIDIA-Nemotron-Nano-9B-v2 are published.
+Json published_mamba(bool granite) {
+  if (granite)
+    return {{"architectures", {"GraniteMoeHybridForCausalLM"}},
+            {"model_type", "granitemoehybrid"},
+            {"attention_bias", false},
+            {"attention_multiplier", 0.0078125},
+            {"embedding_multiplier", 12},
+            {"residual_multiplier", 0.22},
+            {"logits_scaling", 6},
+            {"hidden_act", "silu"},
+            {"hidden_size", 1536},
+            {"init_method", "mup"},
+            {"intermediate_size", 512},
+            {"layer_types", {"mamba", "mamba", "attention", "mamba"}},
+            {"mamba_chunk_size", 256},
+            {"mamba_conv_bias", true},
+            {"mamba_d_conv", 4},
+            {"mamba_d_head", 64},
+            {"mamba_d_state", 128},
+            {"mamba_expand", 2},
+            {"mamba_n_groups", 1},
+            {"mamba_n_heads", 48},
+            {"mamba_proj_bias", false},
+            {"max_position_embeddings", 131072},
+            {"normalization_function", "rmsnorm"},
+            {"num_attention_heads", 12},
+            {"num_experts_per_tok", 6},
+            {"num_hidden_layers", 4},
+            {"num_key_value_heads", 4},
+            {"num_local_experts", 64},
+            {"position_embedding_type", "nope"},
+            {"rms_norm_eps", 1e-5},
+            {"rope_scaling", nullptr},
+            {"rope_theta", 10000},
+            {"shared_intermediate_size", 1024},
+            {"vocab_size", 100352}};
+  return {{"architectures", {"NemotronHForCausalLM"}},
+          {"model_type", "nemotron_h"},
+          {"attention_bias", false},
+          {"chunk_size", 128},
+          {"conv_kernel", 4},
+          {"expand", 2},
+          {"head_dim", 128},
+          {"hidden_size", 4480},
+          {"hybrid_override_pattern", "M-M*-E"},
+          {"intermediate_size", 15680},
+          {"layer_norm_epsilon", 1e-5},
+          {"mamba_head_dim", 80},
+          {"mamba_hidden_act", "silu"},
+          {"mamba_num_heads", 128},
+          {"mamba_proj_bias", false},
+          {"max_position_embeddings", 131072},
+          {"mlp_bias", false},
+          {"mlp_hidden_act", "relu2"},
+          {"n_groups", 8},
+          {"num_attention_heads", 40},
+          {"num_hidden_layers", 6},
+          {"num_key_value_heads", 8},
+          {"rescale_prenorm_residual", true},
+          {"residual_in_fp32", false},
+          {"rms_norm_eps", 1e-5},
+          {"sliding_window", nullptr},
+          {"ssm_state_size", 128},
+          {"time_step_floor", 0.0001},
+          {"time_step_limit", {0.0, {{"__float__", "Infinity"}}}},
+          {"time_step_max", 0.1},
+          {"time_step_min", 0.001},
+          {"use_bias", false},
+          {"use_conv_bias", true},
+          {"use_mamba_kernels", true},
+          {"vocab_size", 131072}};
+}
+
+TEST(StateModelConfigs, MambasAreReadAsTheyArePublished) {
+  const auto granite = fields_of(published_mamba(true));
+  ASSERT_TRUE(granite.is_ok()) << granite.status().message();
+  EXPECT_EQ(granite->layer_types[1], "linear_attention");
+  EXPECT_EQ(granite->layer_types[2], "full_attention");
+  EXPECT_EQ(granite->number("rotates"), 0);
+  EXPECT_EQ(granite->number("mamba.head"), 64);
+  EXPECT_EQ(granite->experts.shared_intermediate, 1024);
+  const auto nemotron = fields_of(published_mamba(false));
+  ASSERT_TRUE(nemotron.is_ok()) << nemotron.status().message();
+  const std::vector<std::string> types{"linear_attention", "mlp", "linear_attention", "full_attention", "mlp", "moe"};
+  EXPECT_EQ(nemotron->layer_types, types);
+  EXPECT_EQ(nemotron->number("mamba.most_step"), 0);
+  EXPECT_EQ(nemotron->number("mamba.groups"), 8);
+}
+
+TEST(StateModelConfigs, WhatMambaDoesNotComputeIsRefusedByName) {
+  const auto refused = [](bool granite, const std::string& key, const Json& value) {
+    Json c = published_mamba(granite);
+    c[key] = value;
+    return fields_of(c).status().message();
+  };
+  for (const auto& [granite, key, value, what] : std::vector<std::tuple<bool, std::string, Json, std::string>>{
+           {true, "mamba_d_head", 32, "mamba_n_heads 48 of mamba_d_head 32 are 1536 numbers"},
+           {true, "position_embedding_type", "alibi",
+            "position_embedding_type is \"alibi\"; allowed: \"nope\", \"rope\""},
+           {true, "mamba_n_groups", 5, "mamba_n_heads 48 is not a multiple of mamba_n_groups 5"},
+           {true, "time_step_limit", Json::array({0.5, 0.1}),
+            "time_step_limit is [0.5,0.1]; allowed: null, two numbers"},
+           {true, "num_experts_per_tok", 65, "num_experts_per_tok is 65; allowed: integers from 1 to 64"},
+           {true, "layer_types", Json(std::vector<std::string>(4, "sliding_attention")),
+            "allowed: \"full_attention\", \"linear_attention\""},
+           {false, "hybrid_override_pattern", "M-M*-X", "allowed: a text of M, *, - and E, one for each layer"},
+           {false, "hybrid_override_pattern", "M-M", "3 layers in hybrid_override_pattern, but num_hidden_layers is 6"},
+           {false, "mlp_hidden_act", "silu", "mlp_hidden_act is \"silu\"; allowed: \"relu2\""},
+           {false, "conv_kernel", 17, "conv_kernel is 17; allowed: integers from 2 to 16"}})
+    EXPECT_NE(refused(granite, key, value).find(what), std::string::npos) << refused(granite, key, value);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, StateModels,
+                         testing::Values("qwen3_next", "qwen3_5", "qwen3_5_moe_text_of_images", "granite_hybrid",
+                                         "nemotron_h", "nemotron_h_moe"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -137,10 +137,10 @@ bool is_tested(cpu::Isa isa, DType dtype) { return isa != cpu::Isa::Baseline || 
 
 std::vector<Param> params() {
   std::vector<Param> out;
-  for (auto& model :
-       {"llama_gqa3_tied", "llama_bias", "llama_rope_dynamic", "mistral_window24", "qwen2_untied", "qwen3_tied",
-        "deepseek_v2_dense", "deepseek_v3_dense", "mixtral_top2", "mixtral_one_expert", "qwen3_moe_norm",
-        "qwen3_moe_top8", "qwen2_moe_lopsided", "deepseek_v2_moe", "deepseek_v3_moe", "qwen3_next", "qwen3_5"})
+  for (auto& model : {"llama_gqa3_tied", "llama_bias", "llama_rope_dynamic", "mistral_window24", "qwen2_untied",
+                      "qwen3_tied", "deepseek_v2_dense", "deepseek_v3_dense", "mixtral_top2", "mixtral_one_expert",
+                      "qwen3_moe_norm", "qwen3_moe_top8", "qwen2_moe_lopsided", "deepseek_v2_moe", "deepseek_v3_moe",
+                      "qwen3_next", "qwen3_5", "granite_hybrid", "nemotron_h"})
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
       for (cpu::Isa isa : cpu::supported_isas())
         if (is_tested(isa, dtype)) out.push_back({model, dtype, std::string(cpu::isa_name(isa))});

@@ -244,11 +244,12 @@ TEST_P(VerifySteps, BadDraftsAreErrors) {
 std::vector<Param> params() {
   std::vector<Param> out;
   for (auto* model : {"llama_gqa3_tied", "mistral_window24", "qwen3_tied", "deepseek_v2_moe", "mixtral_top2",
-                      "qwen3_next", "qwen3_5"})
+                      "qwen3_next", "qwen3_5", "granite_hybrid"})
     for (DType dtype : {DType::F32, DType::BF16}) out.push_back({model, dtype, {}, {}});
   out.push_back({"llama_gqa3_tied", DType::BF16, DType::I8, {}});
   out.push_back({"qwen3_tied", DType::BF16, {}, engine::GraphPolicy::Off});
-  for (auto* model : {"llama_gqa3_tied", "deepseek_v2_moe", "mistral_window24", "qwen3_next", "qwen3_5"})
+  for (auto* model :
+       {"llama_gqa3_tied", "deepseek_v2_moe", "mistral_window24", "qwen3_next", "qwen3_5", "granite_hybrid"})
     out.push_back({model, DType::BF16, {}, {}, true});
   for (auto* model : {"qwen3_tied", "qwen3_moe_norm", "deepseek_v2_lite"})
     out.push_back({model, DType::BF16, {}, {}, true, DeviceKind::Ascend});

@@ -233,7 +233,7 @@ TEST_P(KeptStates, OverRanksStatesAreGoneOnFromAsOnOne) {
   for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, KeptStates, testing::Values("qwen3_5", "qwen3_next"),
+INSTANTIATE_TEST_SUITE_P(Tiny, KeptStates, testing::Values("qwen3_5", "qwen3_next", "granite_hybrid"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

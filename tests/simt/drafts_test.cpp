@@ -97,7 +97,7 @@ Result<std::unique_ptr<engine::Engine>> open_on_stand_in(engine::EngineOptions o
 // What a step leaves in a state are its own tokens; drafts of it that came true come with the next step. Steps of one
 // sequence follow each other on the device, and those of both are submitted ahead.
 TEST(CudaDrafts, AModelWithStatesTakesBackWhatWasWrong) {
-  for (const char* model : {"qwen3_next", "qwen3_5"}) {
+  for (const char* model : {"qwen3_next", "qwen3_5", "granite_hybrid"}) {
     SCOPED_TRACE(model);
     engine::EngineOptions o = options_for(model);
     o.most_drafts = 3;

@@ -21,7 +21,7 @@ TEST(CudaKernels, ElementsHaveTheCpusBits) {
     for (int64_t width : {1, 7, 40, 264}) {
       const TestTensor a = random_tensor(t, {5, width}, 1, -8, 8), b = random_tensor(t, {5, width}, 2, -8, 8);
       for (const char* op : {"add", "mul"}) expect_equal(op, {a, b});
-      for (const char* op : {"silu", "reciprocal", "gelu", "gelu_tanh", "widen"}) expect_equal(op, {a});
+      for (const char* op : {"silu", "reciprocal", "gelu", "gelu_tanh", "relu_squared", "widen"}) expect_equal(op, {a});
       expect_equal("scale", {a}, {{"by", 0.37}});
       expect_equal("softcap", {a}, {{"cap", 3.5}});
       expect_equal("swiglu_clamped", {a, b}, {{"alpha", 1.702}, {"limit", 5.0}});
@@ -58,7 +58,7 @@ TEST(CudaKernels, SpecialNumbers) {
   for (DType t : kDTypes) {
     const TestTensor x =
         tensor_of(t, {2, 8}, {0, -0.0, inf, -inf, 1, -300, 100, 1e-6, 2, 3, -1, 65504, -65504, -90, 90, 5});
-    for (const char* op : {"silu", "gelu", "gelu_tanh"}) expect_equal(op, {x});
+    for (const char* op : {"silu", "gelu", "gelu_tanh", "relu_squared"}) expect_equal(op, {x});
     expect_equal("softcap", {x}, {{"cap", 30.0}});
     expect_equal("swiglu_clamped", {x, x}, {{"alpha", 1.702}, {"limit", 7.0}});
     expect_equal("add", {x, x});
@@ -73,6 +73,8 @@ TEST(CudaKernels, RotationHasTheCpusBits) {
   const Attrs table{{"dim", int64_t{32}}, {"inv_freq", freq}};
   const TestTensor positions = indices({0, 1, 17, 1000, 40959});
   expect_equal("rope_table", {positions}, table);
+  expect_equal("position_scale", {positions},
+               {{"factors", std::vector<double>{1.0, 1.25, 1.4}}, {"period", int64_t{16}}});
   Attrs ntk = table;
   ntk.set("ntk_base", 10000.0);
   ntk.set("ntk_factor", 4.0);

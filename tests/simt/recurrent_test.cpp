@@ -62,6 +62,64 @@ TEST(CudaRecurrent, ConvolutionsTakeBackDraftsAsTheCpuDoes) {
                    {}, fmt::format("{} {} columns, {} taps", dtype_name(t), columns, taps));
 }
 
+TEST(CudaRecurrent, ConvolutionsWithABiasHaveTheCpusBits) {
+  const Step step;
+  const DraftStep drafts;
+  for (DType t : kDTypes)
+    for (const auto& [columns, taps] : {std::pair<int64_t, int64_t>{12, 4}, {270, 2}}) {
+      const TestTensor w = random_tensor(t, {columns, 1, taps}, 3), bias = random_tensor(t, {columns}, 4);
+      expect_equal("causal_conv_biased",
+                   {states({taps - 1, columns}, 1), random_tensor(t, {Step::kTokens, columns}, 2, -2, 2), w, bias,
+                    step.read, step.write, step.borders},
+                   {}, fmt::format("{} {} columns, {} taps", dtype_name(t), columns, taps));
+      expect_equal("causal_conv_biased",
+                   {states({taps - 1 + DraftStep::kMost, columns}, 1, DraftStep::kSlots),
+                    random_tensor(t, {DraftStep::kTokens, columns}, 2, -2, 2), w, bias, drafts.read, drafts.write,
+                    drafts.borders, drafts.drafts},
+                   {}, fmt::format("{} {} columns, {} taps, drafts", dtype_name(t), columns, taps));
+    }
+}
+
+struct Space {
+  int64_t heads, groups, state, head;
+  double least, most;
+  int64_t width() const { return heads * head + 2 * groups * state; }
+};
+
+TEST(CudaRecurrent, TheStateSpaceStepHasTheCpusBits) {
+  const Step step;
+  const DraftStep drafts;
+  for (DType t : kDTypes)
+    for (const Space& m : {Space{6, 2, 12, 20, 0, 0}, Space{1, 1, 33, 65, 0.2, 0.9}, Space{2, 2, 128, 130, 0, 2}}) {
+      const auto rows = [&](int64_t tokens) {
+        return std::vector<TestTensor>{
+            random_tensor(t, {tokens, m.width()}, 2, -1, 1), random_tensor(t, {tokens, m.heads}, 3, -4, 3),
+            random_tensor(DType::F32, {m.heads}, 4, -4, 1), random_tensor(DType::F32, {m.heads}, 5, -1, 1),
+            random_tensor(DType::F32, {m.heads}, 6, -1, 1)};
+      };
+      Attrs attrs{{"groups", m.groups}, {"least_step", m.least}, {"most_step", m.most}};
+      std::vector<TestTensor> in = rows(Step::kTokens);
+      in.insert(in.begin(), states({m.heads, m.state, m.head}, 1));
+      in.insert(in.end(), {step.read, step.write, step.borders});
+      expect_equal("state_space", in, attrs, fmt::format("{} {} heads", dtype_name(t), m.heads));
+      attrs.set("most_drafts", DraftStep::kMost);
+      in = rows(DraftStep::kTokens);
+      in.insert(in.begin(),
+                states({m.heads, delta_state_rows(m.state, m.head, DraftStep::kMost), m.head}, 1, DraftStep::kSlots));
+      in.insert(in.end(), {drafts.read, drafts.write, drafts.borders, drafts.drafts});
+      expect_equal("state_space", in, attrs, fmt::format("{} {} heads, drafts", dtype_name(t), m.heads));
+    }
+}
+
+TEST(CudaRecurrent, TheNormBehindAGateHasTheCpusBits) {
+  for (DType t : kDTypes)
+    for (const auto& [width, groups] : {std::pair<int64_t, int64_t>{48, 1}, {54, 3}, {260, 2}, {7, 7}})
+      expect_equal("rms_norm_gated",
+                   {random_tensor(t, {5, width}, 1, -3, 3), random_tensor(t, {5, width}, 2, -3, 3),
+                    random_tensor(t, {width}, 3, 0.5, 1.5)},
+                   {{"groups", groups}, {"eps", 1e-5}}, fmt::format("{} {} in {}", dtype_name(t), width, groups));
+}
+
 struct Delta {
   int64_t heads, key_heads, key, value;
   int64_t width() const { return 2 * key_heads * key + heads * value; }

@@ -21,21 +21,44 @@ namespace reprise::testing_support {
 
 // Families that differ from Llama by small ops (tools/golden/small_families.py).
 inline const std::vector<std::string>& small_families() {
-  static const std::vector<std::string> names{"gemma2",       "gemma3",
-                                              "gemma3_old",   "gemma3_text_of_images",
-                                              "phi3_partial", "phi3_longrope",
-                                              "glm4",         "glm4_moe",
-                                              "olmo2",        "olmo3",
-                                              "olmo3_old",    "granite",
-                                              "granite_moe",  "smollm3",
-                                              "cohere",       "cohere2",
-                                              "starcoder2",   "exaone4_window",
-                                              "exaone4_full", "ernie",
-                                              "ernie_moe",    "seed_oss",
-                                              "hunyuan",      "minimax_m2",
-                                              "falcon3",      "mistral_small3",
-                                              "gpt_oss",      "qwen3_next",
-                                              "qwen3_5",      "qwen3_5_moe_text_of_images"};
+  static const std::vector<std::string> names{"gemma2",
+                                              "gemma3",
+                                              "gemma3_old",
+                                              "gemma3_text_of_images",
+                                              "phi3_partial",
+                                              "phi3_longrope",
+                                              "glm4",
+                                              "glm4_moe",
+                                              "olmo2",
+                                              "olmo3",
+                                              "olmo3_old",
+                                              "granite",
+                                              "granite_moe",
+                                              "smollm3",
+                                              "cohere",
+                                              "cohere2",
+                                              "starcoder2",
+                                              "exaone4_window",
+                                              "exaone4_full",
+                                              "ernie",
+                                              "ernie_moe",
+                                              "seed_oss",
+                                              "hunyuan",
+                                              "minimax_m2",
+                                              "falcon3",
+                                              "mistral_small3",
+                                              "gpt_oss",
+                                              "qwen3_next",
+                                              "qwen3_5",
+                                              "qwen3_5_moe_text_of_images",
+                                              "granite_hybrid",
+                                              "granite_hybrid_plain",
+                                              "granite_hybrid_dense",
+                                              "nemotron_h",
+                                              "nemotron_h_moe",
+                                              "hunyuan_moe",
+                                              "internlm3",
+                                              "ministral3"};
   return names;
 }
 
@@ -75,7 +98,13 @@ inline const std::map<std::string, std::string>& lacking_on_ascend() {
                                                       {"gpt_oss", "paged_attention"},
                                                       {"qwen3_next", "gated_delta"},
                                                       {"qwen3_5", "gated_delta"},
-                                                      {"qwen3_5_moe_text_of_images", "gated_delta"}};
+                                                      {"qwen3_5_moe_text_of_images", "gated_delta"},
+                                                      {"granite_hybrid", "state_space"},
+                                                      {"granite_hybrid_plain", "state_space"},
+                                                      {"granite_hybrid_dense", "scale"},
+                                                      {"nemotron_h", "state_space"},
+                                                      {"nemotron_h_moe", "state_space"},
+                                                      {"ministral3", "position_scale"}};
   return ops;
 }
 

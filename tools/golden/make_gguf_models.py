@@ -29,8 +29,8 @@ SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "
          "granite": "granite", "granite_moe": "granitemoe", "smollm3": "smollm3", "cohere": "command-r", "cohere2": "cohere2",
          "starcoder2": "starcoder2", "exaone4_window": "exaone4", "ernie": "ernie4_5", "seed_oss": "seed_oss",
          "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama", "glm4_moe": "glm4moe", "ernie_moe": "ernie4_5-moe",
-         "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next"}
-INTERLEAVED = {"llama", "granite", "granitemoe", "smollm3"}
+         "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next", "granite_hybrid": "granitehybrid", "nemotron_h": "nemotron_h"}
+INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "smollm3"}
 
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
@@ -90,7 +90,7 @@ def finish(w, name, tensors):
     """Norms, vectors and routers as they are, matrices in bf16; then the file."""
     for key, data in tensors:
         data = np.ascontiguousarray(data, dtype=np.float32)
-        if data.ndim == 1 or "gate_inp" in key or "norm" in key or key.endswith(".bias"):
+        if data.ndim == 1 or key.endswith((".ssm_a", ".ssm_d")) or "gate_inp" in key or "norm" in key or key.endswith(".bias"):
             w.add_tensor(key, data)
         else:
             w.add_tensor(key, gguf.quants.quantize(data, T.BF16), raw_dtype=T.BF16)
@@ -184,6 +184,24 @@ def small_tensors(name, arch, config):
             yield f"blk.{layer}.ffn_gate_exps.weight", gate
             yield f"blk.{layer}.ffn_up_exps.weight", up
             continue
+        if key.endswith("shared_mlp.input_linear.weight"):
+            gate, up = np.split(w, 2)
+            for leaf, half in (("gate", gate), ("up", up)):
+                yield f"blk.{key.split('.')[2]}.ffn_{leaf}_shexp.weight", half
+            continue
+        if arch == "nemotron_h" and key.startswith("model."):  # as they are published
+            key = key.replace("model.", "backbone.", 1)
+        if ".mamba." in key or ".mixer." in key:  # conversion/mamba.py, Mamba2Model
+            if key.endswith("A_log"):
+                w = -np.exp(w)
+            if key.endswith(("A_log", ".D")):
+                yield names.get_name(key), w.reshape(-1, 1)
+                continue
+            if key.endswith("norm.weight"):
+                w = w.reshape(config.get("mamba_n_groups") or config["n_groups"], -1)
+            if key.endswith("conv1d.weight"):
+                w = w.squeeze()
+            key = key.replace(".dt_bias", ".dt_proj.bias")
         if arch == "qwen3next":  # conversion/qwen.py, Qwen3NextModel
             if key.endswith("in_proj_qkvz.weight"):
                 heads, size, value = (config[f"linear_{k}"] for k in ("num_key_heads", "key_head_dim", "value_head_dim"))
@@ -238,7 +256,26 @@ def add_of_family(w, arch, config, rope):
         w.add_embedding_scale(config["embedding_multiplier"])
         w.add_residual_scale(config["residual_multiplier"])
         w.add_logit_scale(config["logits_scaling"])
-    if arch == "granitemoe":
+    if arch == "granitehybrid":  # conversion/granite.py, GraniteHybridModel: no heads of keys in the other layers, no rotation
+        w.add_head_count_kv([config["num_key_value_heads"] if t == "attention" else 0 for t in config["layer_types"]])
+        w.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+        w.add_ssm_conv_kernel(config["mamba_d_conv"])
+        w.add_ssm_state_size(config["mamba_d_state"])
+        w.add_ssm_group_count(config["mamba_n_groups"])
+        w.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
+        w.add_ssm_time_step_rank(config["mamba_n_heads"])
+        w.add_rope_scaling_finetuned(False)
+    if arch == "nemotron_h":  # conversion/nemotron.py, NemotronHModel
+        pattern = config["hybrid_override_pattern"]
+        w.add_head_count_kv([config["num_key_value_heads"] if m == "*" else 0 for m in pattern])
+        w.add_feed_forward_length([config["intermediate_size"] if m == "-" else 0 for m in pattern])
+        w.add_ssm_conv_kernel(config["conv_kernel"])
+        w.add_ssm_state_size(config["ssm_state_size"])
+        w.add_ssm_group_count(config["n_groups"])
+        w.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
+        w.add_ssm_time_step_rank(config["mamba_num_heads"])
+        w.add_rope_scaling_finetuned(False)
+    if arch in ("granitemoe", "granitehybrid"):
         w.add_expert_count(config["num_local_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])
     if arch == "glm4moe":
@@ -351,8 +388,8 @@ def write_small(name, arch):
     w.add_feed_forward_length(config["intermediate_size"])
     w.add_head_count(config["num_attention_heads"])
     w.add_head_count_kv(config["num_key_value_heads"])
-    if "rms_norm_eps" in config:
-        w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if "rms_norm_eps" in config or "layer_norm_epsilon" in config:
+        w.add_layer_norm_rms_eps(config.get("rms_norm_eps") or config["layer_norm_epsilon"])
     else:
         w.add_layer_norm_eps(config.get("layer_norm_eps") or config["norm_epsilon"])
     alpha = rope.get("alpha")

@@ -184,7 +184,7 @@ def randomise(net, seed, gain, lopsided, bias_scale=0.2, post_norm=1.0):
     with torch.no_grad():
         for name, p in sorted(net.named_parameters()):
             x = rng.standard_normal(tuple(p.shape), dtype=np.float32)
-            if name.endswith("norm.weight"):
+            if name.endswith(("norm.weight", ".norm_f.weight")):
                 x = (post_norm if "post_" in name else 1.0) * (1 + 0.2 * x)
                 x = x - 1 if is_centred(net) and not name.endswith("linear_attn.norm.weight") else x
             elif name.endswith(".A_log"):  # states that fade within a few rows, and some that last
@@ -195,7 +195,7 @@ def randomise(net, seed, gain, lopsided, bias_scale=0.2, post_norm=1.0):
                 x = 0.3 * x
             elif name.endswith(".sinks"):
                 x = 1 + x
-            elif "embed_tokens" in name:
+            elif "embed_tokens" in name or name == "model.embeddings.weight":
                 x = (0.6 if tied else 1.0) * x
             else:
                 scale = {"q_proj": 1.2, "k_proj": 1.2, "lm_head": 2.0, "gate": 2.0, "router": 2.0}.get(name.split(".")[-2], gain)
@@ -234,7 +234,17 @@ def rewrite_config(path, style, spec):
             c["rope_scaling"] = {**rope, "rope_type": kind}
         c["torch_dtype"] = c.pop("dtype")
         c["transformers_version"] = "4.40.0"
-        c.pop("layer_types", None)
+        types = c.pop("layer_types", None)
+        if c["model_type"] == "granitemoehybrid":
+            c["layer_types"] = ["mamba" if t == "linear_attention" else "attention" for t in types]
+            c.pop("time_step_limit")  # newer than the published files
+        if c["model_type"] == "nemotron_h":  # with what is no JSON, as it is published
+            letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+            c["hybrid_override_pattern"] = "".join(letters[t] for t in c.pop("layers_block_type"))
+            c["time_step_limit"], c["num_hidden_layers"] = [0.0, float("inf")], len(c["hybrid_override_pattern"])
+        if c["model_type"] == "internlm3":
+            c["architectures"] = ["InternLM3ForCausalLM"]
+            c["qkv_bias"], c["bias"] = c.pop("attention_bias"), c.pop("mlp_bias")
         if "num_experts" not in c and c["model_type"].startswith("qwen") and "num_local_experts" in c:
             c["num_experts"] = c.pop("num_local_experts")
         if c["model_type"] == "qwen3_next":
@@ -300,7 +310,7 @@ class RouterWatch:
     def __init__(self, net):
         self.seen = []
         routers = [(n, m) for n, m in net.named_modules()
-                   if n.endswith((".gate", ".router")) and type(m).__name__.endswith("Router")]
+                   if n.endswith((".gate", ".router")) and type(m).__name__.endswith(("Router", "V1Gate"))]
         self.names = [n for n, _ in routers]
         self.hooks = [m.register_forward_hook(lambda _, __, out: self.seen.append(out)) for _, m in routers]
 
@@ -403,12 +413,12 @@ def main():
         # From here on only what is in the folder counts.
         net = load(folder, torch.float32)
         rope_of = lambda r: r.get("full_attention", r)
-        kind = rope_of(net.config.get_text_config().rope_parameters)["rope_type"]
+        kind = rope_of(net.config.get_text_config().rope_parameters or spec["rope"])["rope_type"]  # none where nothing turns
         assert kind == rope_of(spec["rope"])["rope_type"], (name, net.config.rope_parameters)
         rng = np.random.Generator(np.random.PCG64(5000 + seed))
         golden, meta, full = {}, {}, {}
         for n in spec["lengths"]:
-            experts = any(type(m).__name__.endswith("Router") for m in net.modules())
+            experts = any(type(m).__name__.endswith(("Router", "V1Gate")) for m in net.modules())
             tokens = clear_tokens(net, rng, n, spec["clear_choice"]) if experts else rng.integers(0, config.vocab_size, n, dtype=np.int32)
             if spec["lopsided"]:
                 check_lopsided(net, tokens, spec["lopsided"])
@@ -454,7 +464,8 @@ def main():
         if kind != "default" and "full_attention" not in spec["rope"]:  # the scaling has to matter: the same weights without it
             plain_config = AutoConfig.from_pretrained(folder)
             plain_config.rope_parameters = {"rope_type": "default", "rope_theta": spec["rope"]["rope_theta"],
-                                            **{k: v for k, v in spec["rope"].items() if k == "partial_rotary_factor"}}
+                                            **{k: v for k, v in spec["rope"].items() if k == "partial_rotary_factor"
+                                               or (name == "ministral3" and k in ("llama_4_scaling_beta", "original_max_position_embeddings"))}}
             plain = AutoModelForCausalLM.from_pretrained(folder, config=plain_config, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
             t, s, l = full[131]
             entry["without_rope_scaling"] = round(relative(run(plain, t), l), 4)

@@ -3,9 +3,11 @@ pattern and one more; post_norm makes branches that end in a norm small beside t
 with them; `without` says what must move the logits when it is left out."""
 
 from transformers import (Cohere2Config, CohereConfig, Ernie4_5_MoeConfig, Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
-                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, HunYuanDenseV1Config,
-                          LlamaConfig, MiniMaxM2Config, Mistral3Config, Olmo2Config, Olmo3Config, Phi3Config, Qwen3_5MoeConfig,
+                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig,
+                          GraniteMoeHybridConfig, HunYuanDenseV1Config, HunYuanMoEV1Config, LlamaConfig, MiniMaxM2Config, Ministral3Config, Mistral3Config,
+                          NemotronHConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen3_5MoeConfig,
                           Qwen3_5TextConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, Starcoder2Config)
+from transformers.models.internlm3.configuration_internlm3 import InternLM3Config
 
 LONG = (1, 7, 131, 203)
 
@@ -26,6 +28,16 @@ WITHOUT_DELTA = {
     "earlier_rows": lambda net: [p[..., :-1].zero_() for n, p in net.named_parameters() if n.endswith(".conv1d.weight")],
     "norm_of_heads": lambda net: [p.fill_(1) for n, p in net.named_parameters() if n.endswith(".linear_attn.norm.weight")],
     "full_layers": lambda net: [p.zero_() for n, p in net.named_parameters() if n.endswith(".self_attn.o_proj.weight")],
+}
+
+# Mamba-2's layers: what must matter of them.
+WITHOUT_MAMBA = {
+    "decay": lambda net: [p.fill_(-30) for n, p in net.named_parameters() if n.endswith(".A_log")],
+    "time_bias": lambda net: [p.zero_() for n, p in net.named_parameters() if n.endswith(".dt_bias")],
+    "skip": lambda net: [p.zero_() for n, p in net.named_parameters() if n.endswith(".D")],
+    "earlier_rows": lambda net: [p[..., :-1].zero_() for n, p in net.named_parameters() if n.endswith(".conv1d.weight")],
+    "norm_of_heads": lambda net: [p.fill_(1) for n, p in net.named_parameters() if n.endswith((".mamba.norm.weight", ".mixer.norm.weight"))],
+    "full_layers": lambda net: [p.zero_() for n, p in net.named_parameters() if n.endswith(".o_proj.weight")],
 }
 
 FAMILIES = [
@@ -149,6 +161,52 @@ FAMILIES = [
                           moe_intermediate_size=17, shared_expert_intermediate_size=21, max_position_embeddings=512,
                           tie_word_embeddings=False, pad_token_id=0, bos_token_id=1, eos_token_id=2,
                           rope_parameters=plain(10000000.0, partial_rotary_factor=0.25, mrope_section=[1, 1, 1], mrope_interleaved=True))),
+    # Mamba-2: transformers 5.23.0, models/granitemoehybrid/modeling_granitemoehybrid.py: convolution, lines 257-298; one row, 325-384; chunks,
+    # 387-500; projection, gate and norm, 515-720; shared MLP beside experts, 941-1008. models/nemotron_h/modular_nemotron_h.py: one mixer a
+    # layer, MLPs of relu squared, experts between latent projections. Weights of one row are not held to time_step_limit there, so that of
+    # granite_hybrid_plain has no rows one by one.
+    dict(cls=GraniteMoeHybridConfig, name="granite_hybrid", seed=133, style="old", recurrent=True, vocab_size=151, hidden_size=48,
+         intermediate_size=19, num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=5, num_local_experts=7, num_experts_per_tok=3,
+         shared_intermediate_size=23, mamba_n_heads=6, mamba_n_groups=2, mamba_d_state=20, mamba_d_conv=4, mamba_chunk_size=32,
+         layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention", "linear_attention"],
+         embedding_multiplier=5.0, attention_multiplier=0.2, residual_multiplier=0.7, logits_scaling=2.0, rope=plain(), pad_token_id=0,
+         without=WITHOUT_MAMBA),
+    dict(cls=GraniteMoeHybridConfig, name="granite_hybrid_plain", seed=134, lengths=LONG, vocab_size=157, hidden_size=42,
+         intermediate_size=53, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=3, num_local_experts=0,
+         num_experts_per_tok=0, shared_intermediate_size=53, mamba_n_heads=3, mamba_n_groups=1, mamba_d_state=37, mamba_d_conv=3,
+         mamba_chunk_size=32, mamba_conv_bias=False, mamba_proj_bias=True, time_step_limit=(0.4, 0.9), position_embedding_type="rope",
+         layer_types=["linear_attention", "full_attention", "linear_attention"], tie_word_embeddings=True, embedding_multiplier=4.0,
+         attention_multiplier=0.3, residual_multiplier=0.8, logits_scaling=3.0, rope=plain(), pad_token_id=0,
+         without={"limit": {"time_step_limit": (0.0, float("inf"))}, "positions": {"position_embedding_type": None}}),
+    dict(cls=GraniteMoeHybridConfig, name="granite_hybrid_dense", seed=135, style="old", vocab_size=157, hidden_size=42,
+         intermediate_size=58, num_attention_heads=3, num_key_value_heads=1, num_local_experts=0, num_experts_per_tok=0,
+         shared_intermediate_size=58, mamba_n_heads=2, layer_types=["full_attention"] * 2, position_embedding_type="rope",
+         embedding_multiplier=6.0, attention_multiplier=0.5, residual_multiplier=0.6, logits_scaling=3.0, rope=plain(), pad_token_id=0,
+         tie_word_embeddings=True, without={"positions": {"position_embedding_type": None}}),
+    dict(cls=NemotronHConfig, name="nemotron_h", seed=136, style="old", recurrent=True, gain=0.45, vocab_size=149, hidden_size=42, intermediate_size=53,
+         num_attention_heads=3, num_key_value_heads=1, head_dim=14, num_hidden_layers=7, mamba_num_heads=6, mamba_head_dim=18, n_groups=3,
+         ssm_state_size=36, conv_kernel=4, chunk_size=32, use_mamba_kernels=False,
+         layers_block_type=["linear_attention", "mlp", "linear_attention", "full_attention", "mlp", "linear_attention", "linear_attention"],
+         rope=plain(), pad_token_id=0, without=WITHOUT_MAMBA),
+    dict(cls=NemotronHConfig, name="nemotron_h_moe", seed=137, recurrent=True, gain=0.4, vocab_size=151, hidden_size=44, intermediate_size=31,
+         num_attention_heads=4, num_key_value_heads=2, head_dim=12, num_hidden_layers=7, mamba_num_heads=4, mamba_head_dim=22, n_groups=2,
+         ssm_state_size=12, conv_kernel=4, chunk_size=32, use_mamba_kernels=False, n_routed_experts=10, num_experts_per_tok=3, n_group=2,
+         topk_group=1, moe_intermediate_size=17, moe_shared_expert_intermediate_size=23, moe_latent_size=20, routed_scaling_factor=1.7,
+         layers_block_type=["linear_attention", "moe", "linear_attention", "full_attention", "moe", "linear_attention", "linear_attention"],
+         rope=plain(), pad_token_id=0, clear_choice=True, without=WITHOUT_MAMBA),
+    dict(cls=HunYuanMoEV1Config, name="hunyuan_moe", seed=138, vocab_size=149, hidden_size=42, intermediate_size=27,
+         num_attention_heads=3, num_key_value_heads=1, head_dim=14, num_experts=7, moe_topk=3, pad_token_id=0, tie_word_embeddings=True,
+         rope={"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 1000.0, "factor": 1.0}),
+    dict(cls=InternLM3Config, name="internlm3", seed=139, style="old", vocab_size=151, hidden_size=42, intermediate_size=55,
+         num_attention_heads=3, num_key_value_heads=1, head_dim=18, attention_bias=True, mlp_bias=True, rope=plain(50000.0), pad_token_id=0),
+    # Queries times a step function of their positions: transformers 5.23.0, models/ministral3/modeling_ministral3.py, get_llama_4_attn_scale.
+    dict(cls=Ministral3Config, name="ministral3", seed=140, lengths=LONG, vocab_size=149, hidden_size=42, intermediate_size=55,
+         num_attention_heads=3, num_key_value_heads=1, head_dim=18, pad_token_id=0,
+         rope={"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
+               "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.8},
+         without={"temperature": {"rope_parameters": {
+             "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 32.0,
+             "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.0}}}),
     # Architectures that are Llama or Mistral, or their text model.
     dict(cls=LlamaConfig, name="falcon3", seed=123, style="old", vocab_size=151, hidden_size=42, intermediate_size=61,
          num_attention_heads=3, num_key_value_heads=1, head_dim=26, rope=plain(1000042.0)),

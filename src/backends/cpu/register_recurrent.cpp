@@ -1,13 +1,18 @@
 // Entries of the ops of layers with a state for each sequence.
 #include "backends/cpu/kernels/delta_shape.h"
+#include "backends/cpu/kernels/quantize_shape.h"
 #include "backends/cpu/register.h"
 #include "ops/args/recurrent.h"
 
 namespace reprise::cpu {
 namespace {
 
-size_t delta_bytes(const GatedDeltaArgs& a, const LiveSizes&, int threads) {
+template <typename Args>
+size_t state_bytes(const Args& a, const LiveSizes&, int threads) {
   return static_cast<size_t>(delta_thread_floats(a.key) * threads) * sizeof(float);
+}
+size_t norm_bytes(const GatedNormArgs& a, const LiveSizes&, int threads) {
+  return static_cast<size_t>(threads * row_scratch_bytes(a.width / a.groups, static_cast<int64_t>(sizeof(float))));
 }
 
 Status accepts_taps(const OpCall& c) {
@@ -30,7 +35,12 @@ void register_recurrent(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
   Entries entries(kernels, isa);
   entries.add("causal_conv", k.causal_conv, {.accepts = accepts_taps});
-  entries.add("gated_delta", k.gated_delta, {.accepts = accepts_drafts, .scratch = scratch(delta_bytes)});
+  entries.add("causal_conv_biased", k.causal_conv_biased, {.accepts = accepts_taps});
+  entries.add("gated_delta", k.gated_delta,
+              {.accepts = accepts_drafts, .scratch = scratch(state_bytes<GatedDeltaArgs>)});
+  entries.add("state_space", k.state_space,
+              {.accepts = accepts_drafts, .scratch = scratch(state_bytes<StateSpaceArgs>)});
+  entries.add("rms_norm_gated", k.rms_norm_gated, {.scratch = scratch(norm_bytes)});
 }
 
 }  // namespace reprise::cpu

@@ -35,6 +35,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   entries.add("rms_norm_centred", k.rms_norm_centred);
   entries.add("layer_norm", k.layer_norm);
   entries.add("rope", k.rope, {.accepts = want_table_in_f32<1>});
+  entries.add("position_scale", k.position_scale);
   entries.add("rope_table", k.rope_table);
   entries.add("rope_table_axes", k.rope_table_axes);
   entries.add("add", k.add);
@@ -42,6 +43,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
   entries.add("silu", k.silu);
   entries.add("gelu", k.gelu);
   entries.add("gelu_tanh", k.gelu_tanh);
+  entries.add("relu_squared", k.relu_squared);
   entries.add("scale", k.scale);
   entries.add("softcap", k.softcap);
   entries.add("swiglu_clamped", k.swiglu_clamped);

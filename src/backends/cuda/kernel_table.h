@@ -16,8 +16,8 @@ struct PerType {
 
 struct KernelTable {
   // elementwise.h
-  PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows, gelu, gelu_tanh, scale, softcap, swiglu_clamped,
-      widen;
+  PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows, gelu, gelu_tanh, relu_squared, scale, softcap,
+      swiglu_clamped, widen;
   CudaKernel concat = nullptr, slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr, prefetch = nullptr;
   // sample.h
   CudaKernel sample = nullptr, mask_logits = nullptr;
@@ -25,7 +25,7 @@ struct KernelTable {
   PerType rms_norm, rms_norm_centred, layer_norm, add_rms_norm;
   // rotation.h
   PerType rope, split_qk_norm_rope, split_qk_norm_rope_kv, split_qk_norm_rope_kv_i8, kv_write, kv_write_i8;
-  CudaKernel rope_table = nullptr, rope_table_axes = nullptr, row_write = nullptr;
+  CudaKernel position_scale = nullptr, rope_table = nullptr, rope_table_axes = nullptr, row_write = nullptr;
   // linear.h; `wide`: fp32 results
   PerType linear, linear_wide, linear_add, lm_head_argmax, argmax;
   // attention.h
@@ -47,7 +47,7 @@ struct KernelTable {
   // grouped_blocks.h
   PerType grouped_linear_blocks;
   // recurrent.h
-  PerType causal_conv, gated_delta;
+  PerType causal_conv, causal_conv_biased, gated_delta, state_space, rms_norm_gated;
   // encoder.h
   PerType segment_attention, pool_rows;
   CudaKernel l2_normalize = nullptr;

@@ -9,6 +9,12 @@
 namespace reprise::cuda {
 namespace {
 
+Status accepts_position_scale(const OpCall& c) {
+  if (const size_t count = c.attrs->numbers("factors").size(); count > kMaxScaleFactors)
+    return error(Code::Unsupported, "takes up to {} factors, not {}", kMaxScaleFactors, count);
+  return Status::ok();
+}
+
 Status accepts_rope_table(const OpCall& c) {
   if (const int64_t dim = c.attrs->integer("dim"); dim / 2 > kMaxRotatedHalf)
     return error(Code::Unsupported, "takes dim up to {}, not {}", 2 * kMaxRotatedHalf, dim);
@@ -62,6 +68,7 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("reciprocal", table.reciprocal);
   entries.add("gelu", table.gelu);
   entries.add("gelu_tanh", table.gelu_tanh);
+  entries.add("relu_squared", table.relu_squared);
   entries.add("scale", table.scale);
   entries.add("softcap", table.softcap);
   entries.add("swiglu_clamped", table.swiglu_clamped);
@@ -92,6 +99,7 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
 void register_rotation(KernelRegistry& kernels, const KernelTable& table) {
   Entries entries(kernels);
   entries.add("rope", table.rope, {.accepts = want_table_in_f32<1>});
+  entries.add("position_scale", table.position_scale, {.accepts = accepts_position_scale});
   entries.add("rope_table", table.rope_table, {.accepts = accepts_rope_table});
   entries.add("rope_table_axes", table.rope_table_axes, {.accepts = accepts_axes});
   entries.add("split_qk_norm_rope", table.split_qk_norm_rope, {.accepts = accepts_split});

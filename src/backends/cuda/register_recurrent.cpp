@@ -11,18 +11,26 @@ Status accepts_taps(const OpCall& c) {
   return Status::ok();
 }
 
-Status accepts_key(const OpCall& c) {
-  if (const int64_t key = c.in[0].shape[2].factor; key > kMostDeltaKey)
+// In a slot with room for drafts a state has more rows than its key has numbers.
+Status accepts_key(const OpCall& c, int64_t key_heads) {
+  const Shape& state = c.in[0].shape;
+  const int64_t values = state[1].factor * state[3].factor;
+  if (const int64_t key = (c.in[1].shape[1].factor - values) / (2 * key_heads); key > kMostDeltaKey)
     return error(Code::Unsupported, "takes keys of up to {} numbers, not {}", kMostDeltaKey, key);
   return Status::ok();
 }
+Status accepts_delta(const OpCall& c) { return accepts_key(c, c.attrs->integer("key_heads")); }
+Status accepts_space(const OpCall& c) { return accepts_key(c, c.attrs->integer("groups")); }
 
 }  // namespace
 
 void register_recurrent(KernelRegistry& kernels, const KernelTable& table) {
   Entries entries(kernels);
   entries.add("causal_conv", table.causal_conv, {.accepts = accepts_taps});
-  entries.add("gated_delta", table.gated_delta, {.accepts = accepts_key});
+  entries.add("causal_conv_biased", table.causal_conv_biased, {.accepts = accepts_taps});
+  entries.add("gated_delta", table.gated_delta, {.accepts = accepts_delta});
+  entries.add("state_space", table.state_space, {.accepts = accepts_space});
+  entries.add("rms_norm_gated", table.rms_norm_gated);
 }
 
 }  // namespace reprise::cuda

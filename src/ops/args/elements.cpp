@@ -84,6 +84,7 @@ std::span<const OpArgs> element_args() {
       op_row("silu", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("gelu", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("gelu_tanh", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
+      op_row("relu_squared", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("scale", &NumberArgs::out, &NumberArgs::x, constant_rows),
       op_row("swiglu_clamped", &SwigluClampedArgs::out, &SwigluClampedArgs::gate, constant_rows),
       op_row("softcap", &NumberArgs::out, &NumberArgs::x, constant_rows),

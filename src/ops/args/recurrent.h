@@ -25,6 +25,16 @@ struct CausalConvArgs {
   void fill(const OpCall& call);
 };
 
+struct CausalConvBiasedArgs {
+  Out state;
+  In x, weight, bias, state_read, state_write, cu_seqlens, drafts;
+  Out same, out;
+  Dim tokens, sequences;
+  int64_t columns, taps, most_drafts;
+
+  void fill(const OpCall& call);
+};
+
 // `key` and `value`: sizes of a head, which has `rows` rows of values in a slot (delta_state_rows()).
 struct GatedDeltaArgs {
   Out state;
@@ -32,6 +42,30 @@ struct GatedDeltaArgs {
   Out same, out;
   Dim tokens, sequences;
   int64_t heads, key_heads, key, value, rows, most_drafts;
+
+  void fill(const OpCall& call);
+};
+
+// `key`: numbers of B and of C, the rows of a state; `value`: numbers of a head, its columns. Each group of heads has a
+// B and a C. A most_step of 0 is no limit.
+struct StateSpaceArgs {
+  Out state;
+  In xbc, dt, a_log, dt_bias, d, state_read, state_write, cu_seqlens, drafts;
+  Out same, out;
+  Dim tokens, sequences;
+  int64_t heads, groups, key, value, rows, most_drafts;
+  double least_step, most_step;
+
+  void fill(const OpCall& call);
+};
+
+// `groups` parts of each row of `width` numbers are normed by themselves.
+struct GatedNormArgs {
+  In x, gate, weight;
+  Out out;
+  Dim rows;
+  int64_t width, groups;
+  double eps;
 
   void fill(const OpCall& call);
 };

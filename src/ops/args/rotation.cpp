@@ -53,6 +53,12 @@ void RopeTableArgs::fill(const OpCall& c) {
   ntk_base = c.attrs->number("ntk_base");
   ntk_factor = c.attrs->number("ntk_factor");
 }
+void PositionScaleArgs::fill(const OpCall& c) {
+  factors = c.attrs->numbers("factors").data();
+  count = static_cast<int64_t>(c.attrs->numbers("factors").size());
+  period = c.attrs->integer("period");
+  tokens = c.in[0].shape[0];
+}
 void RopeTableAxesArgs::fill(const OpCall& c) {
   inv_freq = c.attrs->numbers("inv_freq").data();
   axes = c.attrs->numbers("axes").data();
@@ -112,6 +118,7 @@ void RowWriteArgs::fill(const OpCall& c) {
 
 std::span<const OpArgs> rotation_args() {
   static const OpArgs rows[] = {
+      op_row("position_scale", &PositionScaleArgs::out, &PositionScaleArgs::out),
       op_row("rope_table", &RopeTableArgs::table, &RopeTableArgs::table, accepts_rope_table),
       op_row("rope_table_axes", &RopeTableAxesArgs::table, &RopeTableAxesArgs::table, constant_rows),
       op_row("rope", &RopeArgs::out, &RopeArgs::x, accepts_rotated<1>),

@@ -22,6 +22,16 @@ struct RopeTableArgs {
   void fill(const OpCall& call);
 };
 
+struct PositionScaleArgs {
+  In positions;
+  Out out;
+  const double* factors;  // as in RopeTableArgs
+  Dim tokens;
+  int64_t count, period;
+
+  void fill(const OpCall& call);
+};
+
 struct RopeTableAxesArgs {
   In positions;
   Out table;

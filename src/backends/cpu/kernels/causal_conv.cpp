@@ -1,6 +1,6 @@
 // A convolution of each column over the rows of its sequence, and SiLU. The rows before a sequence's first one of the
-// step are in its state. One chain of multiply-adds for each number, the oldest row first. Rows of drafts stay behind
-// those of the state, which the next step reads from as many rows further on as came true.
+// step are in its state. One chain of multiply-adds for each number, from the bias or 0, the oldest row first. Rows of
+// drafts stay behind those of the state, which the next step reads from as many rows further on as came true.
 #include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elementwise.h"
 #include "ops/args/recurrent.h"
@@ -11,8 +11,8 @@ namespace {
 constexpr int64_t kMostTaps = 16;
 
 // Sixteen columns, or fewer, over all sequences.
-template <typename E>
-void conv_columns(const CausalConvArgs& a, int64_t sequences, int64_t at, int64_t n) {
+template <typename E, typename Args>
+void conv_columns(const Args& a, int64_t sequences, int64_t at, int64_t n) {
   using T = typename E::Type;
   const int64_t taps = a.taps, columns = a.columns;
   const T *x = a.x, *weight = a.weight;
@@ -27,6 +27,8 @@ void conv_columns(const CausalConvArgs& a, int64_t sequences, int64_t at, int64_
     for (int64_t c = 0; c < n; ++c) some[c] = weight[(at + c) * taps + j];
     weights[j] = E::load(some);
   }
+  F32x16 bias = zero();
+  if constexpr (requires { a.bias; }) bias = load_n<E>(static_cast<const T*>(a.bias) + at, n);
   for (int64_t r = 0; r < sequences; ++r) {
     const float* before = states + read[r] * slot + (drafts_of ? drafts_of[2 * r] : 0) * columns + at;
     float* after = write[r] < 0 ? nullptr : states + write[r] * slot + at;
@@ -40,7 +42,7 @@ void conv_columns(const CausalConvArgs& a, int64_t sequences, int64_t at, int64_
     if (borders[r] == own) keep();
     for (int64_t t = borders[r]; t < borders[r + 1]; ++t) {
       const F32x16 row = load_n<E>(x + t * columns + at, n);
-      F32x16 sum = zero();
+      F32x16 sum = bias;
       for (int64_t j = 0; j + 1 < taps; ++j) {
         sum = fma(weights[j], window[j], sum);
         if (j > 0) window[j - 1] = window[j];
@@ -53,8 +55,8 @@ void conv_columns(const CausalConvArgs& a, int64_t sequences, int64_t at, int64_
   }
 }
 
-template <typename E>
-void causal_conv(const CausalConvArgs& a, const Launch& l) {
+template <typename E, typename Args>
+void causal_conv(const Args& a, const Launch& l) {
   const int64_t sequences = l.size(a.sequences);
   const Range mine = l.share(a.columns, 16);
   for (int64_t at = mine.begin; at < mine.end; at += 16)
@@ -69,6 +71,7 @@ void causal_conv(const CausalConvArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNELS(causal_conv, causal_conv)
+REPRISE_KERNELS(causal_conv, causal_conv, CausalConvArgs)
+REPRISE_KERNELS(causal_conv_biased, causal_conv, CausalConvBiasedArgs)
 
 }  // namespace reprise::cpu::REPRISE_ISA

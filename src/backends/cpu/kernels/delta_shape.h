@@ -1,5 +1,5 @@
-// Sizes that the kernel of the gated delta rule and the entry that reserves its workspace share. Internal linkage,
-// because kernel sources may not share inline code across instruction sets.
+// Sizes that the kernels of layers with states (state_head.h) and the entries that reserve their workspace share.
+// Internal linkage, because kernel sources may not share inline code across instruction sets.
 #pragma once
 
 #include <cstdint>

@@ -26,6 +26,12 @@ struct Gelu {
 struct GeluTanh {
   static F32x16 apply(F32x16 x) { return gelu_tanh(x); }
 };
+struct ReluSquared {
+  static F32x16 apply(F32x16 x) {
+    const F32x16 above = select(greater(zero(), x), zero(), x);  // what is no number stays so
+    return above * above;
+  }
+};
 struct Sigmoid {
   static F32x16 apply(F32x16 x) { return splat(1.0f) / (exp(-x) + 1.0f); }
 };
@@ -92,6 +98,7 @@ REPRISE_KERNELS(reciprocal, unary, Reciprocal)
 REPRISE_KERNELS(silu, unary, Silu)
 REPRISE_KERNELS(gelu, unary, Gelu)
 REPRISE_KERNELS(gelu_tanh, unary, GeluTanh)
+REPRISE_KERNELS(relu_squared, unary, ReluSquared)
 REPRISE_KERNELS(scale, with_number, Scale)
 REPRISE_KERNELS(softcap, with_number, Softcap)
 REPRISE_KERNELS(sigmoid, unary, Sigmoid)

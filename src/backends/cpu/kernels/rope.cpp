@@ -68,9 +68,20 @@ void make_axes_table(const RopeTableAxesArgs& a, const Launch& l) {
   }
 }
 
+void scale_positions(const PositionScaleArgs& a, const Launch& l) {
+  const int32_t* positions = a.positions;
+  float* out = a.out;
+  const Range mine = l.share(l.size(a.tokens));
+  for (int64_t t = mine.begin; t < mine.end; ++t) {
+    const int64_t at = positions[t] < 0 ? 0 : positions[t] / a.period;
+    out[t] = static_cast<float>(a.factors[at < a.count ? at : a.count - 1]);
+  }
+}
+
 }  // namespace
 
 REPRISE_KERNELS(rope, run)
+REPRISE_KERNEL(position_scale, scale_positions)
 REPRISE_KERNEL(rope_table, make_table)
 REPRISE_KERNEL(rope_table_axes, make_axes_table)
 

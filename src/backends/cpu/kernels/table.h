@@ -39,6 +39,7 @@ namespace reprise::cpu {
   X(silu)                            \
   X(gelu)                            \
   X(gelu_tanh)                       \
+  X(relu_squared)                    \
   X(scale)                           \
   X(softcap)                         \
   X(swiglu_clamped)                  \
@@ -72,7 +73,10 @@ namespace reprise::cpu {
   X(pool_rows)                       \
   X(widen)                           \
   X(causal_conv)                     \
-  X(gated_delta)
+  X(causal_conv_biased)              \
+  X(gated_delta)                     \
+  X(state_space)                     \
+  X(rms_norm_gated)
 // The others.
 #define REPRISE_CPU_OTHER_KERNELS(X) \
   X(linear_bf16_f32)                 \
@@ -86,6 +90,7 @@ namespace reprise::cpu {
   X(attention_merge_bf16_i8)         \
   X(latent_forms)                    \
   X(row_write)                       \
+  X(position_scale)                  \
   X(rope_table)                      \
   X(rope_table_axes)                 \
   X(argmax_merge)                    \

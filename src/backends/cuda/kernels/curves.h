@@ -1,4 +1,4 @@
-// tanh, the halves of GELU and softplus of one number: the operations of the CPU's curves.h (softplus: gated_delta.cpp)
+// tanh, the halves of GELU and softplus of one number: the operations of the CPU's curves.h (softplus: state_head.h)
 // in the same order, so that the bits are the CPU's.
 #pragma once
 

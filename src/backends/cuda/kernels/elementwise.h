@@ -32,6 +32,12 @@ struct ReciprocalOf {
 struct GeluOf {
   static DEV float apply(float a) { return gelu_of(a); }
 };
+struct ReluSquaredOf {
+  static DEV float apply(float a) {
+    const float above = 0.0f > a ? 0.0f : a;
+    return above * above;
+  }
+};
 struct GeluTanhOf {
   static DEV float apply(float a) { return gelu_tanh_of(a); }
 };
@@ -294,6 +300,10 @@ void run_gelu(const UnaryArgs& a, L& launch) {
   run_unary<E, GeluOf>(a, launch);
 }
 template <class E, class L>
+void run_relu_squared(const UnaryArgs& a, L& launch) {
+  run_unary<E, ReluSquaredOf>(a, launch);
+}
+template <class E, class L>
 void run_gelu_tanh(const UnaryArgs& a, L& launch) {
   run_unary<E, GeluTanhOf>(a, launch);
 }
@@ -381,6 +391,7 @@ void fill_elementwise_of(KernelTable& table) {
   table.silu_mul = REPRISE_CUDA_PER_TYPE(run_silu_mul, L);
   table.scale_rows = REPRISE_CUDA_PER_TYPE(run_scale_rows, L);
   table.gelu = REPRISE_CUDA_PER_TYPE(run_gelu, L);
+  table.relu_squared = REPRISE_CUDA_PER_TYPE(run_relu_squared, L);
   table.gelu_tanh = REPRISE_CUDA_PER_TYPE(run_gelu_tanh, L);
   table.scale = REPRISE_CUDA_PER_TYPE(run_scale, L);
   table.softcap = REPRISE_CUDA_PER_TYPE(run_softcap, L);

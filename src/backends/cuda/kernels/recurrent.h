@@ -1,6 +1,7 @@
-// Layers with a state for each sequence: the convolution of columns over rows, and the gated delta rule. Both make the
-// CPU's sums in its order, row after row, so the bits are the CPU's (but that it has zeros for subnormal numbers of a
-// delta state), and do not depend on how a prompt is cut or on who else is in the step.
+// Layers with a state for each sequence: the convolution of columns over rows, the gated delta rule, the state-space
+// step of Mamba-2, and the norm behind that. All make the CPU's sums in its order, row after row, so the bits are the
+// CPU's (but that it has zeros for subnormal numbers of a state), and do not depend on how a prompt is cut or on who
+// else is in the step.
 //
 // States go from slot state_read[r] to slot state_write[r], which may be the same: who writes a number of a state is
 // who has read it. Grids come from sizes of the capture; what they do, from the borders of the sequences.
@@ -9,6 +10,7 @@
 #pragma once
 
 #include "backends/cuda/kernels/experts.h"
+#include "backends/cuda/kernels/norm.h"
 #include "backends/cuda/kernels/recurrent_sizes.h"
 #include "ops/args/recurrent.h"
 
@@ -35,6 +37,7 @@ struct CausalConv {
   float* states;
   const typename E::Type* x;
   const typename E::Type* weight;
+  const typename E::Type* bias;  // null: none
   typename E::Type* out;
   StateStep step;
   int64_t columns, taps, most_drafts;
@@ -77,8 +80,9 @@ struct CausalConv {
     }
     const int64_t begin = step.borders[of.group], slot = step.read[of.group], taken = step.taken(of.group);
     const typename E::Type* weights = weight + column * taps;
+    const float none = bias ? E::load(bias[column]) : 0.0f;
     for (int64_t t = of.first; t < last; ++t) {
-      float sum = 0;
+      float sum = none;
       for (int64_t j = 0; j < taps; ++j)
         sum = fma(E::load(weights[j]), row_at(t - (taps - 1) + j, begin, slot, taken, column), sum);
       out[t * columns + column] = E::store(silu_of(sum));
@@ -89,7 +93,7 @@ struct CausalConv {
 };
 static_assert(kConvRows >= kMostTaps - 1);
 
-// Sizes of the gated delta rule.
+// Sizes of a rule's step; of state_space key_heads are the groups.
 struct DeltaSizes {
   int64_t heads, key_heads, key, value;
   int64_t rows, most_drafts;  // of `value` numbers that a head has in a slot
@@ -107,6 +111,83 @@ struct DeltaChanges {
         beta(decay + z.most_drafts) {}
 };
 
+// Of a row's key or query: each number times both.
+struct Factors {
+  float first, second;
+};
+// Of a row: how much of the state stays, and of the value is taken in.
+struct Gates {
+  float decay, beta;
+};
+
+// The gated delta rule: what is taken in is what a value differs by from that which its key finds in the state.
+template <class E>
+struct DeltaRule {
+  static constexpr bool kFinds = true;
+  using T = typename E::Type;
+  const T* qkv;
+  const T* b;
+  const T* a;
+  const float* a_log;
+  const float* dt_bias;
+
+  DEV const T* values(const DeltaSizes& z, int64_t row, int64_t head) const {
+    return qkv + row * z.width() + 2 * z.key_heads * z.key + head * z.value;
+  }
+  DEV const T* vector(const DeltaSizes& z, int64_t row, int64_t key_head, bool is_key) const {
+    return qkv + row * z.width() + (key_head + (is_key ? z.key_heads : 0)) * z.key;
+  }
+  // Of sixteen lanes, by their part of the sum of squares.
+  template <class L>
+  DEV Factors factors(L& lane, const DeltaSizes& z, const T* x, bool is_key) const {
+    float sum = 0;
+    for (int64_t i = lane.thread() % 16; i < z.key; i += 16) {
+      const float v = E::load(x[i]);
+      sum = fma(v, v, sum);
+    }
+    UNROLL
+    for (int mask = 8; mask > 0; mask >>= 1) sum = sum + lane.shuffle_xor(sum, mask);
+    return {divide(1.0f, root(sum + 1e-6f)), is_key ? 1.0f : divide(1.0f, root(static_cast<float>(z.key)))};
+  }
+  DEV Gates gates(const DeltaSizes& z, int64_t row, int64_t head) const {
+    const int64_t at = row * z.heads + head;
+    const float time = softplus_of(E::load(a[at]) + dt_bias[head]);
+    return {exp_bounded(-(exp_of(a_log[head]) * time)), SigmoidOf::apply(E::load(b[at]))};
+  }
+  DEV float skip(int64_t) const { return 0.0f; }
+};
+
+// The state-space step: keys are B, queries are C, values are x.
+template <class E>
+struct SpaceRule {
+  static constexpr bool kFinds = false;
+  using T = typename E::Type;
+  const T* xbc;
+  const T* dt;
+  const float* a_log;
+  const float* dt_bias;
+  const float* d;
+  float least_step, most_step;  // 0: no limit
+
+  DEV const T* values(const DeltaSizes& z, int64_t row, int64_t head) const {
+    return xbc + row * z.width() + head * z.value;
+  }
+  DEV const T* vector(const DeltaSizes& z, int64_t row, int64_t group, bool is_key) const {
+    return xbc + row * z.width() + z.heads * z.value + (group + (is_key ? 0 : z.key_heads)) * z.key;
+  }
+  template <class L>
+  DEV Factors factors(L&, const DeltaSizes&, const T*, bool) const {
+    return {1.0f, 1.0f};
+  }
+  DEV Gates gates(const DeltaSizes& z, int64_t row, int64_t head) const {
+    float time = softplus_of(E::load(dt[row * z.heads + head]) + dt_bias[head]);
+    if (least_step > time) time = least_step;
+    if (most_step > 0 && time > most_step) time = most_step;
+    return {exp_bounded(-(exp_of(a_log[head]) * time)), time};
+  }
+  DEV float skip(int64_t head) const { return d[head]; }
+};
+
 // A block has some columns of one head's state of one sequence. A column is two threads', sixteen lanes apart: one
 // keeps numbers 0, 2, ... of it in registers, the other 1, 3, ..., and numbers behind the key's size are zeros. So each
 // makes one of the two chains that a sum over the key is, and then the two are added. Keys, queries and gates of some
@@ -115,8 +196,8 @@ struct DeltaChanges {
 //
 // The state that a slot keeps is that in front of the drafts. What these would change of it follows: each block has the
 // values of its columns, and the first of a head's blocks the keys and gates.
-template <class E, int kKey>
-struct GatedDelta {
+template <class E, int kKey, class Rule>
+struct StateHead {
   static constexpr int kThreads = 2 * kDeltaColumns, kBlocks = 1;
   static constexpr int kRows = 16;
   static constexpr int kHalf = kKey / 2;
@@ -126,11 +207,7 @@ struct GatedDelta {
       (size_t{2} * kRows * kPitch + kRows * kDeltaColumns + 2 * kRows) * sizeof(float);
   using T = typename E::Type;
   float* states;
-  const T* qkv;
-  const T* b;
-  const T* a;
-  const float* a_log;
-  const float* dt_bias;
+  Rule rule;
   T* out;
   StateStep step;
   DeltaSizes z;
@@ -151,32 +228,23 @@ struct GatedDelta {
   DEV void prepare(L& lane, const Shared& s, int64_t head, int64_t first_column, int64_t row, int rows) const {
     const int me = lane.thread() % 16;
     const int64_t key_head = head / (z.heads / z.key_heads);
-    const float by = divide(1.0f, root(static_cast<float>(z.key)));
     for (int u = lane.thread() / 16; u < rows * 2; u += kThreads / 16) {
       const bool is_key = u % 2 == 1;
-      const T* x = qkv + (row + u / 2) * z.width() + (key_head + (is_key ? z.key_heads : 0)) * z.key;
-      float sum = 0;
-      for (int64_t i = me; i < z.key; i += 16) {
-        const float v = E::load(x[i]);
-        sum = fma(v, v, sum);
-      }
-      UNROLL
-      for (int mask = 8; mask > 0; mask >>= 1) sum = sum + lane.shuffle_xor(sum, mask);
-      const float factor = divide(1.0f, root(sum + 1e-6f));
+      const T* x = rule.vector(z, row + u / 2, key_head, is_key);
+      const Factors by = rule.factors(lane, z, x, is_key);
       float* to = (is_key ? s.k : s.q) + u / 2 * kPitch;
       for (int i = me; i < kKey; i += 16)
-        to[i % 2 * kOdd + i / 2] = i < z.key ? E::load(x[i]) * factor * (is_key ? 1.0f : by) : 0.0f;
+        to[i % 2 * kOdd + i / 2] = i < z.key ? E::load(x[i]) * by.first * by.second : 0.0f;
     }
-    const T* values = qkv + 2 * z.key_heads * z.key + head * z.value;
+    const T* values = rule.values(z, row, head);
     for (int i = lane.thread(); i < rows * kDeltaColumns; i += kThreads) {
       const int64_t column = first_column + i % kDeltaColumns;
-      s.values[i] = column < z.value ? E::load(values[(row + i / kDeltaColumns) * z.width() + column]) : 0.0f;
+      s.values[i] = column < z.value ? E::load(values[i / kDeltaColumns * z.width() + column]) : 0.0f;
     }
     if (lane.thread() < rows) {
-      const int64_t at = (row + lane.thread()) * z.heads + head;
-      const float time = softplus_of(E::load(a[at]) + dt_bias[head]);
-      s.decay[lane.thread()] = exp_bounded(-(exp_of(a_log[head]) * time));
-      s.beta[lane.thread()] = SigmoidOf::apply(E::load(b[at]));
+      const Gates gates = rule.gates(z, row + lane.thread(), head);
+      s.decay[lane.thread()] = gates.decay;
+      s.beta[lane.thread()] = gates.beta;
     }
   }
 
@@ -222,15 +290,19 @@ struct GatedDelta {
   template <class L>
   DEV static float renew(L& lane, float (&state)[kHalf], const float* q, const float* k, float value, float decay,
                          float beta) {
-    float known = 0, o = 0;
-    UNROLL
-    for (int i = 0; i < kHalf; i += 4) {
-      const Sixteen four = *reinterpret_cast<const Sixteen*>(k + i);
+    float taken = value, o = 0;
+    if constexpr (Rule::kFinds) {
+      float known = 0;
       UNROLL
-      for (int j = 0; j < 4; ++j) known = fma(state[i + j], float_of(four.word[j]), known);
+      for (int i = 0; i < kHalf; i += 4) {
+        const Sixteen four = *reinterpret_cast<const Sixteen*>(k + i);
+        UNROLL
+        for (int j = 0; j < 4; ++j) known = fma(state[i + j], float_of(four.word[j]), known);
+      }
+      known = known + lane.shuffle_xor(known, 16);
+      taken = value - known * decay;
     }
-    known = known + lane.shuffle_xor(known, 16);
-    const float u = (value - known * decay) * beta;
+    const float u = taken * beta;
     UNROLL
     for (int i = 0; i < kHalf; i += 4) {
       const Sixteen keys = *reinterpret_cast<const Sixteen*>(k + i), queries = *reinterpret_cast<const Sixteen*>(q + i);
@@ -271,6 +343,7 @@ struct GatedDelta {
         if (i < here) to[2 * i * z.value] = state[i];
     };
     const Shared s(lane.shared());
+    const float skip = rule.skip(head);
     for (int64_t first = 0; first < taken; first += kRows) {
       const int rows = static_cast<int>(smaller<int64_t>(kRows, taken - first));
       recall(lane, s, DeltaChanges(slot, z), tile * kDeltaColumns, first, rows);
@@ -293,8 +366,9 @@ struct GatedDelta {
       KEEP_LOOP
       for (int t = 0; t < rows; ++t) {
         if (row + t == own) leave();
-        const float o = renew(lane, state, s.q + t * kPitch + odd * kOdd, s.k + t * kPitch + odd * kOdd,
-                              s.values[t * kDeltaColumns + place], s.decay[t], s.beta[t]);
+        float o = renew(lane, state, s.q + t * kPitch + odd * kOdd, s.k + t * kPitch + odd * kOdd,
+                        s.values[t * kDeltaColumns + place], s.decay[t], s.beta[t]);
+        if constexpr (!Rule::kFinds) o = fma(s.values[t * kDeltaColumns + place], skip, o);
         if (exists && odd == 0) to_row[(row + t) * z.heads * z.value] = E::store(o);
       }
       lane.sync();
@@ -308,35 +382,102 @@ StateStep state_step(const A& a, const L& launch) {
   return {a.cu_seqlens, a.state_read, a.state_write, a.drafts, launch.size(a.sequences), launch.size(a.tokens)};
 }
 
-template <class E, class L>
-void run_causal_conv(const CausalConvArgs& a, L& launch) {
-  const CausalConv<E> k{a.state, a.x, a.weight, a.out, state_step(a, launch), a.columns, a.taps, a.most_drafts};
+template <class E, class A, class L>
+void launch_conv(const A& a, const void* bias, L& launch) {
+  const CausalConv<E> k{
+      a.state,   a.x,    a.weight,     static_cast<const typename E::Type*>(bias), a.out, state_step(a, launch),
+      a.columns, a.taps, a.most_drafts};
   const Groups tiles{a.cu_seqlens, k.step.sequences, k.step.tokens};
   launch.run(blocks_for(a.columns, k.kThreads), k.kThreads, sizeof(TileOfGroup), k,
              tiles.most_tiles(kConvRows) + k.step.sequences);
 }
 
-template <class E, int kKey, class L>
-void launch_delta(const GatedDeltaArgs& a, L& launch) {
-  using K = GatedDelta<E, kKey>;
-  const DeltaSizes z{a.heads, a.key_heads, a.key, a.value, a.rows, a.most_drafts};
+template <class E, class L>
+void run_causal_conv(const CausalConvArgs& a, L& launch) {
+  launch_conv<E>(a, nullptr, launch);
+}
+template <class E, class L>
+void run_causal_conv_biased(const CausalConvBiasedArgs& a, L& launch) {
+  launch_conv<E>(a, a.bias.data, launch);
+}
+
+template <class E, int kKey, class Rule, class A, class L>
+void launch_states(const A& a, const Rule& rule, const DeltaSizes& z, L& launch) {
+  using K = StateHead<E, kKey, Rule>;
   const StateStep step = state_step(a, launch);
   launch.run((step.sequences + 1) * z.heads * z.tiles(), K::kThreads, K::kSharedBytes,
-             K{a.state, a.qkv, a.b, a.a, a.a_log, a.dt_bias, a.out, step, z});
+             K{a.state, rule, a.out, step, z});
+}
+
+template <class E, class Rule, class A, class L>
+void run_states(const A& a, const Rule& rule, int64_t key_heads, L& launch) {
+  const DeltaSizes z{a.heads, key_heads, a.key, a.value, a.rows, a.most_drafts};
+  if (a.key <= 32)
+    launch_states<E, 32>(a, rule, z, launch);
+  else
+    launch_states<E, kMostDeltaKey>(a, rule, z, launch);
 }
 
 template <class E, class L>
 void run_gated_delta(const GatedDeltaArgs& a, L& launch) {
-  if (a.key <= 32)
-    launch_delta<E, 32>(a, launch);
-  else
-    launch_delta<E, kMostDeltaKey>(a, launch);
+  run_states<E>(a, DeltaRule<E>{a.qkv, a.b, a.a, a.a_log, a.dt_bias}, a.key_heads, launch);
+}
+template <class E, class L>
+void run_state_space(const StateSpaceArgs& a, L& launch) {
+  const auto least = static_cast<float>(a.least_step), most = static_cast<float>(a.most_step);
+  run_states<E>(a, SpaceRule<E>{a.xbc, a.dt, a.a_log, a.dt_bias, a.d, least, most}, a.groups, launch);
+}
+
+// Sixteen lanes a group of a row, each with one of the sixteen partial sums; the products are made anew for the second
+// pass.
+template <class E>
+struct GatedNorm {
+  static constexpr int kThreads = 128, kBlocks = 1;
+  using T = typename E::Type;
+  const T* x;
+  const T* gate;
+  const T* weight;
+  T* out;
+  int64_t parts, groups, n;
+  float eps;
+
+  DEV float number(int64_t at) const { return E::load(x[at]) * silu_of(E::load(gate[at])); }
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t part = static_cast<int64_t>(lane.block()) * (kThreads / 16) + lane.thread() / 16;
+    const bool exists = part < parts;
+    const int me = lane.thread() % 16;
+    const int64_t from = (exists ? part : 0) * n;
+    float squares = 0;
+    for (int64_t i = me; i < n; i += 16) {
+      const float v = number(from + i);
+      squares = fma(v, v, squares);
+    }
+    UNROLL
+    for (int mask = 8; mask > 0; mask >>= 1) squares = squares + lane.shuffle_xor(squares, mask);
+    const float factor = rms_factor(squares, n, eps);
+    const T* weights = weight + part % groups * n;
+    for (int64_t i = me; i < n && exists; i += 16)
+      out[from + i] = E::store(number(from + i) * factor * E::load(weights[i]));
+  }
+};
+
+template <class E, class L>
+void run_rms_norm_gated(const GatedNormArgs& a, L& launch) {
+  using K = GatedNorm<E>;
+  const int64_t parts = launch.size(a.rows) * a.groups;
+  launch.run(blocks_for(parts, K::kThreads / 16), K::kThreads, 0,
+             K{a.x, a.gate, a.weight, a.out, parts, a.groups, a.width / a.groups, static_cast<float>(a.eps)});
 }
 
 template <class L>
 void fill_recurrent_of(KernelTable& table) {
   table.causal_conv = REPRISE_CUDA_PER_TYPE(run_causal_conv, L);
+  table.causal_conv_biased = REPRISE_CUDA_PER_TYPE(run_causal_conv_biased, L);
   table.gated_delta = REPRISE_CUDA_PER_TYPE(run_gated_delta, L);
+  table.state_space = REPRISE_CUDA_PER_TYPE(run_state_space, L);
+  table.rms_norm_gated = REPRISE_CUDA_PER_TYPE(run_rms_norm_gated, L);
 }
 
 }  // namespace reprise::cuda

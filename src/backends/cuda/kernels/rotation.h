@@ -258,6 +258,34 @@ void run_rope_table_axes(const RopeTableAxesArgs& a, L& launch) {
   launch.run(blocks_for(k.tokens * k.half, kElementThreads), kElementThreads, 0, k);
 }
 
+struct PositionScale {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const int32_t* positions;
+  float* out;
+  int64_t tokens, count, period;
+  float factors[kMaxScaleFactors];
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const int64_t t = static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread();
+    if (t >= tokens) return;
+    const int64_t at = positions[t] < 0 ? 0 : positions[t] / period;
+    out[t] = factors[at < count ? at : count - 1];
+  }
+};
+
+template <class L>
+void run_position_scale(const PositionScaleArgs& a, L& launch) {
+  PositionScale k{};
+  k.positions = a.positions;
+  k.out = a.out;
+  k.tokens = launch.size(a.tokens);
+  k.count = a.count;
+  k.period = a.period;
+  for (int64_t i = 0; i < a.count; ++i) k.factors[i] = static_cast<float>(a.factors[i]);
+  launch.run(blocks_for(k.tokens, kElementThreads), kElementThreads, 0, k);
+}
+
 template <class E, class L>
 void run_rope(const RopeArgs& a, L& launch) {
   const Rope<E> k{a.x, a.table, a.out, launch.size(a.tokens), a.heads, a.size, a.rotated, a.interleaved};
@@ -333,6 +361,7 @@ void fill_rotation_of(KernelTable& table) {
   table.split_qk_norm_rope_kv_i8 = REPRISE_CUDA_PER_TYPE(run_split_qk_norm_rope_kv_i8, L);
   table.kv_write = REPRISE_CUDA_PER_TYPE(run_kv_write, L);
   table.kv_write_i8 = REPRISE_CUDA_PER_TYPE(run_kv_write_i8, L);
+  table.position_scale = erased<L, run_position_scale<L>>;
   table.rope_table = erased<L, run_rope_table<L>>;
   table.rope_table_axes = erased<L, run_rope_table_axes<L>>;
   table.row_write = erased<L, run_row_write<L>>;
