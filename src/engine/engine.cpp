@@ -445,7 +445,8 @@ Status Engine::choose_numbers() {
     options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size,
                                      static_cast<int>(options_.ep_size), static_cast<int>(options_.sequence_parts),
                                      options_.reduce_over_ranks};
-  options_.graph.pipeline.part_inputs = {models::kSlotsInput, models::kBordersInput, models::kPartRowsInput};
+  options_.graph.pipeline.part_inputs = {models::kSlotsInput,      models::kBordersInput,  models::kPartRowsInput,
+                                         models::kOwnSlotsInput, models::kOwnBordersInput, models::kOwnRowsInput};
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)
     return error(Code::Unsupported, "{}: this build fills tables with i32 indices; the device's kernels take {}",
@@ -478,6 +479,7 @@ Status Engine::open() {
   trace.dtype = *options_.dtype;
   trace.kv_dtype = *options_.kv_dtype;
   trace.sequence_parts = options_.sequence_parts;
+  trace.parts_on_host = platform_.device->info().kind == DeviceKind::Ascend;  // its attention's lengths are the host's
   trace.adapter_slots = options_.max_loras;
   trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);
   if (model_->encoder) trace.max_tokens = std::max(trace.max_tokens, options_.context_length);

@@ -33,10 +33,9 @@ Status Engine::check_sequence_ranks() const {
   const auto& f = config_.fields;
   const int size = options_.member ? options_.member->world().size : 1;
   if (parts == 1) return Status::ok();
-  if (const DeviceKind kind = platform_.device->info().kind; kind != DeviceKind::Cpu && kind != DeviceKind::Cuda)
-    return invalid(
-        "`enable_dp_attention`: sequences are shared out over ranks on cpu and cuda alone; on {} leave it out",
-        device_kind_name(kind));
+  if (const DeviceKind kind = platform_.device->info().kind; kind == DeviceKind::Null)
+    return invalid("`enable_dp_attention`: sequences are shared out over ranks on cpu, cuda and ascend; on {} leave it out",
+                   device_kind_name(kind));
   if (options_.graph.pipeline.expand_latents)
     return invalid(
         "`mla_prefill` expanded with `enable_dp_attention`: prompts attend to latents; leave one of them out");
@@ -168,6 +167,7 @@ Status Engine::follow_beside(const StepMessage& m, const StepPlan& plan) {
   }
   staging_.select(m.slot);
   staging_.take();
+  stage().see_part(options_.graph.pipeline.ranks.part());
   RETURN_IF_ERROR(feed_marked_tokens(m.live));
   StepRunner& runner = *runners_[m.phase];
   const int64_t rows = m.live.value[models::kTokens];
@@ -198,6 +198,7 @@ Status Engine::follow_step(const StepMessage& m) {
   if (stages_.size() > 1) RETURN_IF_ERROR(stream_->synchronize());  // of a step beside this one
   staging_.select(0);
   staging_.take();
+  stage().see_part(options_.graph.pipeline.ranks.part());
   Fault flip;
   flip.kind = m.flips == 2 ? FaultKind::Hang : FaultKind::BitFlip;
   if (m.node >= 0) flip.node = static_cast<uint32_t>(m.node);

@@ -123,7 +123,16 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
     in.spec->producer(rows, in.view);
     if (in.spec->used) staging_->use(in.spec->name, in.spec->used(rows));
   }
+  see_part(0);
   return live;
+}
+
+void StepStage::see_part(int part) {
+  const auto own_rows = ints(models::kOwnRowsInput);
+  if (own_rows.empty()) return;
+  models::see_part({ints(models::kPartRowsInput), ints(models::kSlotsInput), ints(models::kBordersInput),
+                    ints(models::kOwnSlotsInput), ints(models::kOwnBordersInput), own_rows},
+                   part, {{}, skips_negative_slots_});
 }
 
 void StepStage::drop(int64_t r, int64_t first, int64_t count) {

@@ -79,6 +79,9 @@ class StepStage {
   // Rows of sequence `r` of the step, tokens [first, first + count), belong to no sequence any more: nothing is
   // written.
   void drop(int64_t r, int64_t first, int64_t count);
+  // Of the step that is staged for all parts of a world, what is this one's; nothing where the device finds it out
+  // itself. fill() sees part 0, which the front is of.
+  void see_part(int part);
   // Neutral everywhere, as for an empty batch.
   Status clear(const PoolSizes& pools) { return fill({}, pools).status(); }
 

@@ -43,6 +43,7 @@ struct TraceOptions {
   int64_t source_width = 0;  // of such a model: numbers of a row that its source keeps
   // Where sequences keep states: drafts that one may have in a step. States are larger by what these would change.
   int64_t most_drafts = 0;
+  bool parts_on_host = false;  // the host reads what differs over parts, so each rank stages its own
   static constexpr int64_t kMostDrafts = 15;
 
   // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
@@ -166,8 +167,16 @@ struct StepSpec {
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
                            kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
                            kEditWordsInput = "edit_words", kPartRowsInput = "part_rows",
+                           kOwnSlotsInput = "own_slots", kOwnBordersInput = "own_borders", kOwnRowsInput = "own_rows",
                            kStateWriteInput = "state_write", kStateDraftsInput = "state_drafts",
                            kAdapterIdsInput = "adapter_ids";
+// Where the host reads what differs over parts of a world: slots and borders of the rows of one part alone, which are
+// nowhere and empty for the others, and 1 for each of its rows. Each rank makes its own of what was staged for all.
+struct PartViews {
+  std::span<const int32_t> part_rows, slots, borders;
+  std::span<int32_t> own_slots, own_borders, own_rows;
+};
+void see_part(const PartViews& views, int part, const StepRows& none);
 // Caches of hidden states: those that a model keeps, and those of another model that a head reads.
 constexpr std::string_view kKeptRows = "kept_rows", kSourceRows = "source_rows";
 

@@ -132,6 +132,19 @@ Result<Types> infer_gather_groups(const OpCall& c) {
   return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(of)}}};
 }
 
+Result<Types> infer_gather_marked(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  const int64_t first = c.attrs->integer("first"), of = c.attrs->integer("of"), count = c.in[0].shape[1].factor;
+  if (first < 0 || of < count || first > of - count)
+    return invalid("{}: columns [{}, {} + {}) are not inside the {} of all ranks", describe(c), first, first, count,
+                   of);
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(of)}}};
+}
+
 Result<Types> infer_sum_parts(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_dtype(c, 0, DType::F32));
@@ -209,6 +222,9 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("gather_groups(Tensor x, Index starts, *, int first, int of) -> Tensor : collective", infer_gather_groups,
           "[S, n], i32 [G + 1] on each rank -> [S, of] on all: rows [starts[0], starts[G]) and columns "
           "[first, first + n) are this rank's; no other rank has them, and rows of no rank are undefined; any type");
+  ops.add("gather_marked(Tensor x, Tensor here, *, int first, int of) -> Tensor : collective", infer_gather_marked,
+          "[T, n], i32 [T] on each rank -> [T, of] on all: rows t with here[t] = 1, else 0, and columns [first, first + "
+          "n) are this rank's; no other rank has them, and rows of no rank are zero; any type");
   ops.add(
       "own_rows(Index token, Index starts, *, int first, int count, int top_k) -> (Tensor, Tensor)", infer_own_rows,
       "i32 [T k], [E + 1] -> i32 [T m], i32 [count + 1]: of rows sorted by expert those of experts [first, first + "

@@ -20,7 +20,9 @@ Status Sharder::settle(const Value* old) {
     ASSIGN_OR_RETURN(Node * flat, call("flatten", {mine}, {}));
     mine = flat->result();
   }
-  ASSIGN_OR_RETURN(Node * made, call("gather_groups", {mine, p.groups}, {{"first", cut.first}, {"of", cut.of}}));
+  const bool marked = staged_part_ && p.groups == part_;
+  ASSIGN_OR_RETURN(Node * made, call(marked ? "gather_marked" : "gather_groups", {mine, p.groups},
+                                     {{"first", cut.first}, {"of", cut.of}}));
   const std::string rows = p.groups == part_
                                ? fmt::format("rows of part {} of {} of %{}", share_.part(), parts, old->id)
                                : fmt::format("rows of {} groups of %{}", p.groups->type.shape[0].factor - 1, old->id);
@@ -67,16 +69,29 @@ Result<bool> Sharder::keep_rows_flat(const Node& n) {
   return true;
 }
 
-Status Sharder::find_part() {
+Result<Value*> Sharder::early_input(std::string_view name) {
+  if (const Node* known = out_.find_input(name)) return known->result();
   for (const Node* n = g_.first(); n; n = n->next) {
-    if (!n->is_input() || n->attrs.text("name") != inputs_.part_rows) continue;
-    ASSIGN_OR_RETURN(Node * all, out_.add_source(*n->op, n->attrs.text("name"), n->result()->type, n->made_by));
-    ASSIGN_OR_RETURN(Node * mine,
-                     call("own_groups", {all->result()}, {{"first", int64_t{share_.part()}}, {"count", int64_t{1}}}));
-    part_ = mine->result();
-    return Status::ok();
+    if (!n->is_input() || n->attrs.text("name") != name) continue;
+    ASSIGN_OR_RETURN(Node * made, out_.add_source(*n->op, n->attrs.text("name"), n->result()->type, n->made_by));
+    return made->result();
   }
-  return error(Code::Internal, "the step has no input \"{}\", by which sequences are shared out", inputs_.part_rows);
+  return nullptr;
+}
+
+Status Sharder::find_part() {
+  ASSIGN_OR_RETURN(Value * all, early_input(inputs_.part_rows));
+  if (!all)
+    return error(Code::Internal, "the step has no input \"{}\", by which sequences are shared out", inputs_.part_rows);
+  if (!inputs_.own_rows.empty()) {
+    ASSIGN_OR_RETURN(part_, early_input(inputs_.own_rows));
+  }
+  staged_part_ = part_ != nullptr;
+  if (staged_part_) return Status::ok();
+  ASSIGN_OR_RETURN(Node * mine,
+                   call("own_groups", {all}, {{"first", int64_t{share_.part()}}, {"count", int64_t{1}}}));
+  part_ = mine->result();
+  return Status::ok();
 }
 
 Result<Value*> Sharder::beside_cache(const Value* old) {
@@ -86,6 +101,11 @@ Result<Value*> Sharder::beside_cache(const Value* old) {
   if (name != inputs_.slots && name != inputs_.borders) return all;
   Value*& mine = own_indices_[old];
   if (mine) return mine;
+  if (staged_part_) {
+    ASSIGN_OR_RETURN(mine, early_input(name == inputs_.slots ? inputs_.own_slots : inputs_.own_borders));
+    if (!mine) return error(Code::Internal, "the step has no {} of a part alone", name);
+    return mine;
+  }
   ASSIGN_OR_RETURN(Node * made, call(name == inputs_.slots ? "own_slots" : "own_borders", {all, part_}, {}));
   c_.applied(*made, fmt::format("rows of the sequences of part {} of {}", share_.part(), share_.sequences));
   return mine = made->result();

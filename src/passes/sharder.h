@@ -79,6 +79,8 @@ class Sharder {
   Result<bool> keep_rows_flat(const Node& n);
   // The borders of the part's rows come first: other inputs are made by them.
   Status find_part();
+  // An input that the rest needs, before others; null: the graph has none of that name.
+  Result<Value*> early_input(std::string_view name);
   // As what works on the part's cache is given it: slots and borders are those of its rows.
   Result<Value*> beside_cache(const Value* old);
 
@@ -156,7 +158,8 @@ class Sharder {
   RankShare share_;
   PartInputs inputs_;
   Graph out_;
-  Value* part_ = nullptr;  // borders of the rows of this rank's part; null: there is one part
+  Value* part_ = nullptr;  // borders of the rows of this rank's part, or marks of them; null: there is one part
+  bool staged_part_ = false;  // marks: what differs over parts is staged
   std::unordered_map<const Value*, Placed> at_;
   std::unordered_map<const Node*, HeadGroups> groups_;
   std::unordered_map<const Value*, Value*> own_indices_;  // of an input, those of this rank's part

@@ -23,6 +23,7 @@ struct AscendOptions {
   std::shared_ptr<ranks::Member> member = nullptr;  // of several ranks, a simulated card each
   bool reduce = false;                              // they add sums
   int64_t ep_size = 1;                              // they share out experts
+  int64_t sequence_parts = 1;                       // they share out sequences
 };
 
 // The checkpoint in `folder`.
@@ -38,6 +39,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   o.member = options.member;
   o.reduce_over_ranks = options.reduce;
   o.ep_size = options.ep_size;
+  o.sequence_parts = options.sequence_parts;
   o.model_path = folder;
   o.dtype = options.dtype;
   o.chunked_prefill_size = 128;

@@ -67,6 +67,14 @@ void CombineOverRanksArgs::fill(const OpCall& c) {
   type = c.in[0].dtype;
 }
 
+void GatherMarkedArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+  first = c.attrs->integer("first");
+  of = c.attrs->integer("of");
+  type = c.in[0].dtype;
+}
+
 void SumPartsArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   parts = c.attrs->integer("parts");
@@ -101,6 +109,7 @@ std::span<const OpArgs> collective_args() {
       op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
+      op_row("gather_marked", &GatherMarkedArgs::out, &GatherMarkedArgs::x, constant_rows),
       op_row("own_rows", &OwnRowsArgs::borders, &OwnRowsArgs::token),
       op_row("combine_over_ranks", &CombineOverRanksArgs::out, &CombineOverRanksArgs::y, constant_rows),
       op_row("sum_parts", &SumPartsArgs::out, &SumPartsArgs::x, &SumPartsArgs::out),

@@ -106,6 +106,17 @@ struct CombineOverRanksArgs {
   void fill(const OpCall& call);
 };
 
+// gather_marked: this rank's numbers of rows with a mark of 1 go to [first, first + width) of `of`.
+struct GatherMarkedArgs {
+  In x, here;
+  Out out;
+  Dim rows;
+  int64_t width, first, of;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
 struct SumPartsArgs {
   In x, bias;
   Out out;
