@@ -14,16 +14,15 @@ Status Engine::check_expert_ranks() const {
   const int size = options_.member ? options_.member->world().size : 1;
   std::vector<int64_t> allowed{1};
   const DeviceKind kind = platform_.device->info().kind;
-  const bool whole = kind == DeviceKind::Ascend, any = whole || kind != DeviceKind::Null;
-  for (int64_t n = whole ? std::max(size, 2) : 2; any && n <= std::min<int64_t>(size, experts); ++n)
+  const bool any = kind != DeviceKind::Null;
+  for (int64_t n = 2; any && n <= std::min<int64_t>(size, experts); ++n)
     if (size % n == 0) allowed.push_back(n);
   if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
   const std::string& name = config_.fields.architecture;
   const std::string why =
       experts == 0 ? fmt::format("{} has no experts", name)
       : !any       ? fmt::format("experts are not shared out over ranks on {} yet", device_kind_name(kind))
-             : fmt::format("{} has {} experts, and the world {} rank{}{}", name, experts, size, size == 1 ? "" : "s",
-                           !whole || size == 1 ? "" : "; on ascend each has whole experts");
+             : fmt::format("{} has {} experts, and the world {} rank{}", name, experts, size, size == 1 ? "" : "s");
   return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
 }
 

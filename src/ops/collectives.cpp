@@ -116,7 +116,23 @@ Result<Types> infer_combine_over_ranks(const OpCall& c) {
   RETURN_IF_ERROR(want_range(c, "first", 0, groups - count));
   RETURN_IF_ERROR(want_dim(c, 0, 0, Dim(s[0].factor * std::min(s[1].factor, count), s[0].symbol),
                            "most rows of this rank's experts"));
-  return Types{{c.in[0].dtype, {s[0], c.in[0].shape[1]}}};
+  RETURN_IF_ERROR(want_range(c, "ways", 1, INT32_MAX));
+  return Types{{c.in[0].dtype, {s[0], Dim(c.in[0].shape[1].factor * c.attrs->integer("ways"))}}};
+}
+
+Result<Types> infer_gather_columns(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const std::vector<double>& borders = c.attrs->numbers("borders");
+  if (borders.size() < 2 || borders[0] != 0 || !std::is_sorted(borders.begin(), borders.end()))
+    return invalid("{}: borders of columns rise from 0", describe(c));
+  const auto ways = static_cast<int64_t>(borders.size()) - 1;
+  RETURN_IF_ERROR(want_range(c, "way", 0, ways - 1));
+  const auto way = static_cast<size_t>(c.attrs->integer("way"));
+  if (static_cast<double>(c.in[0].shape[1].factor) != borders[way + 1] - borders[way])
+    return invalid("{}: {} columns, and {} between the borders", describe(c), c.in[0].shape[1].factor,
+                   borders[way + 1] - borders[way]);
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(static_cast<int64_t>(borders.back()))}}};
 }
 
 Result<Types> infer_gather_groups(const OpCall& c) {
@@ -230,12 +246,15 @@ void register_collective_ops(OpRegistry& ops) {
       "i32 [T k], [E + 1] -> i32 [T m], i32 [count + 1]: of rows sorted by expert those of experts [first, first + "
       "count), and their borders from 0; m = min(top_k, count) is the most of a token, rows left over are undefined");
   ops.add(
-      "combine_over_ranks(Tensor y, Tensor weights, Index place, Index experts, Index starts, *, int first, int count) "
-      "-> Tensor : collective",
+      "combine_over_ranks(Tensor y, Tensor weights, Index place, Index experts, Index starts, *, int first, int count, "
+      "int ways) -> Tensor : collective",
       infer_combine_over_ranks,
-      "[T m, N] on each rank, f32 [T, k], i32 [T, k], i32 [T, k], i32 [E + 1] -> [T, N] on all: moe_combine, where the "
-      "row of a choice is on the rank that has its expert, at place[t, j] - starts[first]; experts are shared out in "
-      "order, as evenly as they can be");
+      "[T m, N] on each rank, f32 [T, k], i32 [T, k], i32 [T, k], i32 [E + 1] -> [T, ways N] on all: moe_combine, where "
+      "the row of a choice is on the ranks that have its expert, at place[t, j] - starts[first]; experts are shared out "
+      "in order, as evenly as they can be, over parts of `ways` ranks, of which each has N columns, in order");
+  ops.add("gather_columns(Tensor x, *, int way, floats borders) -> Tensor : collective", infer_gather_columns,
+          "[S, n] on each of some ranks in order, which have the same rows -> [S, N] on these: rank `way` of them has the "
+          "columns between two borders; other ranks exchange theirs meanwhile; any type");
   ops.add("sum_parts(Rows x, Tensor? bias, *, int parts, str out) -> Tensor", infer_sum_parts,
           "f32 [T, parts N], [N]? -> [T, N]: the sum of the parts of a row, from the first to the last (+ bias), in "
           "fp32, rounded once to `out`");

@@ -26,8 +26,9 @@ Status Sharder::groups(Node& n) {
   ASSIGN_OR_RETURN(Value * borders, own_borders(n.in[starts], mine));
   std::vector<Value*> in(n.in.size());
   for (size_t i = 0; i < starts; ++i) {
-    if (placed(n.in[i]).groups == borders && !placed(n.in[i]).cut) {
-      in[i] = placed(n.in[i]).value;
+    const Placed& p = placed(n.in[i]);
+    if (p.groups == borders && (!p.cut || packed_.contains(borders))) {
+      ASSIGN_OR_RETURN(in[i], own_columns(n.in[i]));
     } else {
       ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
     }
@@ -66,12 +67,15 @@ const Node* Sharder::combined_over_ranks(const Node& n, const Cut& mine) {
   const Node* found = nullptr;
   for (const Use& u : n.result(1)->uses)
     if (u.user->op->has(op_trait::kCombines) && u.declared().role == OperandRole::Index && !found) found = u.user;
-  if (!found || share_.experts != share_.size || n.result(1)->uses.size() != 1) return nullptr;
+  if (!found || n.result(1)->uses.size() != 1) return nullptr;
   for (const Use& u : n.result(0)->uses)
     if (!u.user->op->has(op_trait::kGathers) || u.declared().role != OperandRole::Index) return nullptr;
   const OpSchema* op = c_.ops().find("combine_over_ranks");
   if (!op) return nullptr;
-  const TensorType &chosen = n.in[0]->type, &y = found->in[0]->type;
+  const TensorType& chosen = n.in[0]->type;
+  TensorType y = found->in[0]->type;
+  if (y.shape[1].factor % ways() != 0) return nullptr;
+  y.shape[1] = Dim(y.shape[1].factor / ways());
   const Dim tokens = chosen.shape[0], rows(tokens.factor * std::min(chosen.shape[1].factor, mine.count), tokens.symbol);
   const std::vector<TensorType> types{
       {y.dtype, {rows, y.shape[1]}}, found->in[1]->type, n.result(1)->type, chosen, n.result(2)->type};
@@ -79,7 +83,7 @@ const Node* Sharder::combined_over_ranks(const Node& n, const Cut& mine) {
   if (c_.has_kernel(*c_.ops().find("gather_groups"), gathered, {{"first", int64_t{0}}, {"of", y.shape[1].factor}})
           .is_ok())
     return nullptr;
-  const Attrs attrs{{"first", mine.first}, {"count", mine.count}};
+  const Attrs attrs{{"first", mine.first}, {"count", mine.count}, {"ways", int64_t{ways()}}};
   return c_.has_kernel(*op, types, attrs).is_ok() ? found : nullptr;
 }
 
@@ -110,7 +114,8 @@ Status Sharder::combine(const Node& n) {
   const Node& route = *n.in[n.op->first(OperandRole::Index)]->def;
   const Placed& y = placed(n.in[0]);
   const Value* own = own_rows_.at(route.result());
-  if (y.groups != own->def->result(1) || y.cut) return refuse(n, "its rows are not those of this rank's experts");
+  const bool even = ways() == 1 ? !y.cut : y.cut && y.cut->count * ways() == y.cut->of;
+  if (y.groups != own->def->result(1) || !even) return refuse(n, "its rows are not those of this rank's experts");
   std::vector<Value*> in{y.value};
   for (const Value* v : {n.in[1], n.in[2], route.in[0], route.result(2)}) {
     ASSIGN_OR_RETURN(Value * all, whole(v));
@@ -118,7 +123,9 @@ Status Sharder::combine(const Node& n) {
   }
   const Attrs& range = own->def->attrs;
   ASSIGN_OR_RETURN(Node * made, call("combine_over_ranks", std::move(in),
-                                     {{"first", range.integer("first")}, {"count", range.integer("count")}}));
+                                     {{"first", range.integer("first")},
+                                      {"count", range.integer("count")},
+                                      {"ways", int64_t{ways()}}}));
   c_.applied(*made, "each rank adds the choices of its share of tokens; all ranks' are gathered");
   at_[n.result()] = {made->result(), std::nullopt};
   return Status::ok();

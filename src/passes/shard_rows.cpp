@@ -49,14 +49,37 @@ Result<bool> Sharder::keep_rows(const Node& n) {
     groups = p.groups;
     cut = p.cut;
   }
-  if (!groups || (cut && !n.op->has(op_trait::kColumns))) return false;
+  const bool gathers = cut && !n.op->has(op_trait::kColumns);
+  if (!groups || (gathers && !packed_.contains(groups))) return false;
   std::vector<Value*> in;
   for (size_t i = 0; i < n.in.size(); ++i) {
-    ASSIGN_OR_RETURN(Value * v, is_one_number(n, i) ? param(n.in[i]) : placed(n.in[i]).value);
+    ASSIGN_OR_RETURN(Value * v, is_one_number(n, i) ? param(n.in[i])
+                                : gathers           ? own_columns(n.in[i])
+                                                    : placed(n.in[i]).value);
     in.push_back(v);
   }
+  if (gathers) cut.reset();
   RETURN_IF_ERROR(add(n, std::move(in), cut, groups));
   return true;
+}
+
+Result<Value*> Sharder::own_columns(const Value* old) {
+  Placed& p = placed(old);
+  if (!p.cut) return p.value;
+  if (p.gathered) return p.gathered;
+  std::vector<double> borders{0};
+  for (int way = 0; way < ways(); ++way) {
+    const Cut cut = share_of_columns(p.cut->of, {way, ways()});
+    borders.push_back(static_cast<double>(cut.first + cut.count));
+  }
+  const auto way = int64_t{share_.rank % ways()};
+  if (borders[static_cast<size_t>(way)] != static_cast<double>(p.cut->first))
+    return refuse(*old->def, "its columns are not cut as others are");
+  ASSIGN_OR_RETURN(Node * made, call("gather_columns", {p.value}, {{"way", way}, {"borders", borders}}));
+  c_.applied(*made, fmt::format("{} of {} columns of %{} are here; those of the {} ranks with the same experts are "
+                                "gathered",
+                                p.cut->count, p.cut->of, old->id, ways()));
+  return p.gathered = made->result();
 }
 
 Result<bool> Sharder::keep_rows_flat(const Node& n) {

@@ -77,6 +77,8 @@ class Sharder {
   Result<bool> keep_rows(const Node& n);
   // Heads of own rows, side by side.
   Result<bool> keep_rows_flat(const Node& n);
+  // Of rows of own experts that lie packed here, all columns: those of the ranks that have the same experts.
+  Result<Value*> own_columns(const Value* old);
   // The borders of the part's rows come first: other inputs are made by them.
   Status find_part();
   // An input that the rest needs, before others; null: the graph has none of that name.

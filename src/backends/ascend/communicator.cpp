@@ -58,6 +58,29 @@ Status Communicator::all_to_all(const void* from, void* to, int64_t bytes, aclrt
                "HcclAlltoAll");
 }
 
+Status Communicator::can_gather_among() const {
+  if (library_->collectives().HcclAlltoAllV) return Status::ok();
+  return error(Code::Unsupported, "columns of some ranks go by HcclAlltoAllV, which is not there (libhccl.so)");
+}
+
+// The vendor takes numbers of each rank: those of other groups are zero.
+Status Communicator::gather_among(const void* from, void* to, std::span<const int64_t> bytes,
+                                  aclrtStream stream) const {
+  const auto all = static_cast<size_t>(size()), ways = bytes.size(), me = static_cast<size_t>(member_->world().rank),
+             begin = me / ways * ways;
+  std::vector<uint64_t> sent(all), zero(all), taken(all), places(all);
+  uint64_t place = 0;
+  for (size_t i = 0; i < ways; ++i) {
+    sent[begin + i] = static_cast<uint64_t>(bytes[me - begin]);
+    taken[begin + i] = static_cast<uint64_t>(bytes[i]);
+    places[begin + i] = place;
+    place += taken[begin + i];
+  }
+  return check(library_->collectives().HcclAlltoAllV(from, sent.data(), zero.data(), kInt8, to, taken.data(),
+                                                     places.data(), kInt8, comm_, stream),
+               "HcclAlltoAllV");
+}
+
 Status Communicator::merge(void* data, int64_t count, DType type, aclrtStream stream) const {
   const int32_t as = size_of(type) == 1 ? kInt8 : size_of(type) == 2 ? kInt16 : kInt32;
   return check(library_->collectives().HcclAllReduce(data, data, static_cast<uint64_t>(count), as, kSum, comm_, stream),

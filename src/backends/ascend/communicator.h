@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "backends/ascend/collectives.h"
@@ -29,6 +30,10 @@ class Communicator {
   Status all_gather(const void* from, void* to, int64_t bytes, aclrtStream stream) const;
   // From every rank the block of `bytes` that is this one's: the first of its blocks for rank 0, and so on.
   Status all_to_all(const void* from, void* to, int64_t bytes, aclrtStream stream) const;
+  // Parts of the `ways` ranks in order that this one is of, `bytes` of each of them, one behind the other; the other
+  // ranks do the same among themselves.
+  Status gather_among(const void* from, void* to, std::span<const int64_t> bytes, aclrtStream stream) const;
+  Status can_gather_among() const;
   // Bits of all ranks put together: elsewhere than in its own part a rank has zeros. In place.
   Status merge(void* data, int64_t count, DType type, aclrtStream stream) const;
 

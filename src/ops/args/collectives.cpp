@@ -64,9 +64,16 @@ void CombineOverRanksArgs::fill(const OpCall& c) {
   width = c.in[0].shape[1].factor;
   first = c.attrs->integer("first");
   groups = c.in[4].shape[0].factor - 1;
+  ways = c.attrs->integer("ways");
   type = c.in[0].dtype;
 }
 
+void GatherColumnsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  ways = static_cast<int64_t>(c.attrs->numbers("borders").size()) - 1;
+  borders = c.attrs->numbers("borders").data();
+  type = c.in[0].dtype;
+}
 void GatherMarkedArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   width = c.in[0].shape[1].factor;
@@ -109,6 +116,7 @@ std::span<const OpArgs> collective_args() {
       op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
+      op_row("gather_columns", &GatherColumnsArgs::out, &GatherColumnsArgs::x, constant_rows),
       op_row("gather_marked", &GatherMarkedArgs::out, &GatherMarkedArgs::x, constant_rows),
       op_row("own_rows", &OwnRowsArgs::borders, &OwnRowsArgs::token),
       op_row("combine_over_ranks", &CombineOverRanksArgs::out, &CombineOverRanksArgs::y, constant_rows),

@@ -95,12 +95,24 @@ struct OwnRowsArgs {
   void fill(const OpCall& call);
 };
 
-// combine_over_ranks: y has `rows` rows, of experts [first, ...) of `groups`.
+// combine_over_ranks: y has `rows` rows, of experts [first, ...) of `groups`, and the columns of one of `ways` ranks.
 struct CombineOverRanksArgs {
   In y, weights, place, experts, starts;
   Out out;
   Dim tokens, rows;
-  int64_t top_k, width, first, groups;
+  int64_t top_k, width, first, groups, ways;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// gather_columns: rows are those of `ways` ranks, each with the columns between two borders.
+struct GatherColumnsArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t ways;
+  const double* borders;  // the attribute's own numbers
   DType type;
 
   void fill(const OpCall& call);
