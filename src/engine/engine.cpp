@@ -14,6 +14,7 @@
 #include "engine/learned.h"
 #include "engine/memory_rules.h"
 #include "models/foreign_fields.h"
+#include "ops/collectives.h"
 #include "passes/house_passes.h"
 #include "weights/loader.h"
 #include "weights/weight_cache.h"
@@ -445,6 +446,10 @@ Status Engine::choose_numbers() {
     options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size,
                                      static_cast<int>(options_.ep_size), static_cast<int>(options_.sequence_parts),
                                      options_.reduce_over_ranks};
+  if (options_.dispatch && options_.member && options_.ep_size == options_.member->world().size) {
+    options_.graph.pipeline.ranks.sent_tokens = models::kSharedTokens;
+    options_.graph.pipeline.ranks.most_sent = kMostSentTokens;
+  }
   options_.graph.pipeline.part_inputs = {models::kSlotsInput,      models::kBordersInput,  models::kPartRowsInput,
                                          models::kOwnSlotsInput, models::kOwnBordersInput, models::kOwnRowsInput};
   const DeviceInfo& device = platform_.device->info();
@@ -479,6 +484,7 @@ Status Engine::open() {
   trace.dtype = *options_.dtype;
   trace.kv_dtype = *options_.kv_dtype;
   trace.sequence_parts = options_.sequence_parts;
+  if (options_.graph.pipeline.ranks.sent_tokens > 0) trace.token_shares = options_.member->world().size;
   trace.parts_on_host = platform_.device->info().kind == DeviceKind::Ascend;  // its attention's lengths are the host's
   trace.adapter_slots = options_.max_loras;
   trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);

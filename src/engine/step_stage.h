@@ -100,6 +100,7 @@ class StepStage {
   LiveSizes bounds_;                     // by the inputs that are sized so; 0: by none
   int64_t columns_ = 0;                  // of the page table; 0: there is none
   int64_t world_parts_ = 0;              // that share out sequences; 0: they do not
+  int64_t token_shares_ = 1;
   int64_t vocab_ = 0, hidden_ = 0;
   bool draws_ = false, keeps_drafts_ = false, skips_negative_slots_ = true;
 };

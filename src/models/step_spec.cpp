@@ -291,6 +291,7 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
   const Dim t(1, kTokens), r(1, kSequences), q(1, kQueryBorders), l(1, kLogitRows);
   const auto ids = [&](Shape shape) { return TensorType{o.index_dtype, shape}; };
   StepSpec s;
+  s.token_shares = o.token_shares;
   s.inputs = {{.name = std::string(kTokensInput),
                .type = ids({t}),
                .producer = tokens,

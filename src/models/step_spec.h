@@ -43,6 +43,7 @@ struct TraceOptions {
   int64_t source_width = 0;  // of such a model: numbers of a row that its source keeps
   // Where sequences keep states: drafts that one may have in a step. States are larger by what these would change.
   int64_t most_drafts = 0;
+  int64_t token_shares = 1;    // ranks that share out the tokens of a step for their experts
   bool parts_on_host = false;  // the host reads what differs over parts, so each rank stages its own
   static constexpr int64_t kMostDrafts = 15;
 
@@ -55,7 +56,7 @@ struct TraceOptions {
 // Names of the symbols, in the order of their ids.
 // T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool; where tokens are drawn or states kept also
 // E rows whose logits are changed; S slots of the pool of states; H pages of another
-// engine's pool, whose rows a head drafts from
+// engine's pool, whose rows a head drafts from; D tokens, rounded up to a multiple of TraceOptions::token_shares
 enum StepSymbol : SymbolId {
   kTokens = 1,
   kSequences,
@@ -64,7 +65,8 @@ enum StepSymbol : SymbolId {
   kPoolPages,
   kEditedRows,
   kStateSlots,
-  kSourcePages
+  kSourcePages,
+  kSharedTokens
 };
 
 // Of a sequence of a head that drafts: where the rows are that it drafts from (models/draft_head.h).
@@ -135,6 +137,9 @@ struct InputSpec {
   bool (*change)(const TensorView& input, int64_t row, const LiveSizes& live) = nullptr;
 };
 
+// kSharedTokens of so many tokens.
+constexpr int64_t in_equal_shares(int64_t tokens, int64_t shares) { return (tokens + shares - 1) / shares * shares; }
+
 struct CacheSpec {
   enum class Kind : uint8_t {
     Paged,        // what attention remembers of tokens: rows of pages, which the prefix cache shares
@@ -154,6 +159,7 @@ struct CacheSpec {
 struct StepSpec {
   std::vector<InputSpec> inputs;
   std::vector<CacheSpec> caches;
+  int64_t token_shares = 1;  // TraceOptions::token_shares
 
   bool has_states() const;
   bool has_source() const;  // it is a head that drafts

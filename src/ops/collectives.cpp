@@ -120,6 +120,47 @@ Result<Types> infer_combine_over_ranks(const OpCall& c) {
   return Types{{c.in[0].dtype, {s[0], Dim(c.in[0].shape[1].factor * c.attrs->integer("ways"))}}};
 }
 
+Result<Types> infer_dispatch_over_ranks(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  RETURN_IF_ERROR(want_constant(c, 1, 1));
+  const int64_t groups = c.attrs->integer("groups"), count = c.attrs->integer("count");
+  RETURN_IF_ERROR(want_range(c, "groups", 1, INT32_MAX));
+  RETURN_IF_ERROR(want_range(c, "count", 1, groups));
+  RETURN_IF_ERROR(want_range(c, "first", 0, groups - count));
+  RETURN_IF_ERROR(want_range(c, "symbol", 1, kMaxSymbols - 1));
+  const Dim rows(std::min(c.in[1].shape[1].factor, count), static_cast<SymbolId>(c.attrs->integer("symbol")));
+  return Types{{c.in[0].dtype, {rows, c.in[0].shape[1]}},
+               {DType::I32, {Dim(count + 1)}},
+               {DType::I32, {rows, Dim(kSentRowWords)}},
+               {DType::I32, {Dim(groups)}}};
+}
+
+Result<Types> infer_combine_dispatched(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const Shape& s = c.in[1].shape;
+  for (size_t i : {1, 2}) {
+    RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+    RETURN_IF_ERROR(want_dtype(c, i, i == 1 ? DType::F32 : DType::I32));
+    for (int d : {0, 1}) RETURN_IF_ERROR(want_dim(c, i, d, s[d], "same of weights"));
+  }
+  RETURN_IF_ERROR(want_constant(c, 1, 1));
+  RETURN_IF_ERROR(want_rank(c, 3, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 3, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 3, 0, c.in[0].shape[0], "number of rows of y"));
+  RETURN_IF_ERROR(want_dim(c, 3, 1, Dim(kSentRowWords), "numbers that dispatch_over_ranks tells of a row"));
+  RETURN_IF_ERROR(want_rank(c, 4, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 4, DType::I32));
+  RETURN_IF_ERROR(want_constant(c, 4, 0));
+  return Types{{c.in[0].dtype, {s[0], c.in[0].shape[1]}}};
+}
+
 Result<Types> infer_gather_columns(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_constant(c, 0, 1));
@@ -252,6 +293,18 @@ void register_collective_ops(OpRegistry& ops) {
       "[T m, N] on each rank, f32 [T, k], i32 [T, k], i32 [T, k], i32 [E + 1] -> [T, ways N] on all: moe_combine, where "
       "the row of a choice is on the ranks that have its expert, at place[t, j] - starts[first]; experts are shared out "
       "in order, as evenly as they can be, over parts of `ways` ranks, of which each has N columns, in order");
+  ops.add(
+      "dispatch_over_ranks(Tensor x, Index experts, *, int first, int count, int groups, int symbol) -> (Tensor, Tensor, "
+      "Tensor, Tensor) : collective",
+      infer_dispatch_over_ranks,
+      "[T, H], i32 [T, k] -> [D m, H], i32 [count + 1], i32 [D m, 128], i32 [E]: the rows that chose experts [first, "
+      "first + count), in their order, the borders of these, and what the ranks tell each other of them; each rank sends "
+      "its share of the tokens, which are D in all: T, rounded up to a multiple of the ranks");
+  ops.add(
+      "combine_dispatched(Tensor y, Tensor weights, Index experts, Tensor sent, Tensor counts) -> Tensor : collective",
+      infer_combine_dispatched,
+      "[D m, N] on each rank, f32 [T, k], i32 [T, k], i32 [D m, 128], i32 [E] -> [T, N] on all: moe_combine of the rows "
+      "that dispatch_over_ranks brought; each rank adds those of its share of the tokens");
   ops.add("gather_columns(Tensor x, *, int way, floats borders) -> Tensor : collective", infer_gather_columns,
           "[S, n] on each of some ranks in order, which have the same rows -> [S, N] on these: rank `way` of them has the "
           "columns between two borders; other ranks exchange theirs meanwhile; any type");

@@ -31,6 +31,14 @@ Status Sharder::visit(Node& n) {
   if (n.is_param()) return Status::ok();  // made where it is read
   if (n.is_input()) return input(n);
   if (share_.experts > 1 && n.op->has(op_trait::kDispatches)) return route(n);
+  if (n.op->has(op_trait::kGathers)) {
+    if (const auto sent = sent_.find(n.in[n.op->first(OperandRole::Index)]); sent != sent_.end()) {
+      at_[n.result()] = {sent->second->result(), std::nullopt, nullptr, sent->second->result(1)};
+      return Status::ok();
+    }
+  }
+  if (n.op->has(op_trait::kCombines) && sent_.contains(n.in[n.op->first(OperandRole::Index)]->def->result()))
+    return combine_sent(n);
   if (n.op->has(op_trait::kGathers) && own_rows_.contains(n.in[n.op->first(OperandRole::Index)])) return own_rows(n);
   if (n.op->has(op_trait::kCombines) && own_rows_.contains(n.in[n.op->first(OperandRole::Index)]->def->result()))
     return combine(n);

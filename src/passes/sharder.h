@@ -112,6 +112,14 @@ class Sharder {
   // The combining op of a choice of experts, where the device cannot gather rows of groups, whose borders it alone
   // knows, but combines over ranks.
   const Node* combined_over_ranks(const Node& n, const Cut& mine);
+  // The calls around a choice of experts whose rows are sent to the ranks of these; without them `why` not.
+  struct Sending {
+    const Node *gather = nullptr, *combine = nullptr;
+    std::string why;
+  };
+  Sending sending(const Node& n, const Cut& mine);
+  Status send(const Node& n, const Sending& s, const Cut& mine);
+  Status combine_sent(const Node& n);
   // All ranks choose and sort alike. Where the device combines over ranks, a rank goes on with the rows of its experts
   // alone: there is room for the most that there can be, and none is dropped.
   Status route(const Node& n);
@@ -167,6 +175,7 @@ class Sharder {
   std::unordered_map<const Value*, Value*> own_indices_;  // of an input, those of this rank's part
   std::unordered_map<const Value*, Value*> borders_;      // of all groups, and of this rank's
   std::unordered_map<const Value*, Value*> own_rows_;     // rows sorted by expert, and of these this rank's alone
+  std::unordered_map<const Value*, Node*> sent_;          // rows sorted by expert, and the call that sends them
   std::unordered_set<const Value*> packed_;               // borders of rows that are here alone, from 0 on
 };
 

@@ -11,7 +11,7 @@ constexpr int32_t kInt8 = 0, kInt16 = 1, kInt32 = 2, kSum = 0;
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<const Library> library,
-                                                         std::shared_ptr<ranks::Member> member) {
+                                                         std::shared_ptr<ranks::Member> member, bool for_experts) {
   std::unique_ptr<Communicator> out(new Communicator(std::move(library), std::move(member)));
   const Collectives& hccl = out->library_->collectives();
   std::vector<std::string> absent;
@@ -22,18 +22,30 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<const L
   if (!absent.empty())
     return error(Code::Unsupported, "several ranks need HCCL, and {} of it are not there (libhccl.so, libhcomm.so)",
                  fmt::join(absent, ", "));
-  ranks::Member& world = *out->member_;
-  HcclRootInfo root{};
-  if (world.world().front()) RETURN_IF_ERROR(out->check(hccl.HcclGetRootInfo(&root), "begin a communicator"));
-  RETURN_IF_ERROR(world.spread(root.internal));
-  RETURN_IF_ERROR(out->check(hccl.HcclCommInitRootInfo(static_cast<uint32_t>(out->size()), &root,
-                                                       static_cast<uint32_t>(world.world().rank), &out->comm_),
-                             "meet the other ranks"));
+  ASSIGN_OR_RETURN(out->comm_, out->meet());
+  if (!for_experts || !hccl.HcclGetCommName) return out;
+  ASSIGN_OR_RETURN(out->experts_, out->meet());
+  char name[128] = {};
+  RETURN_IF_ERROR(out->check(hccl.HcclGetCommName(out->experts_, name), "name a communicator"));
+  out->experts_name_ = name;
   return out;
 }
 
+Result<HcclComm> Communicator::meet() const {
+  const Collectives& hccl = library_->collectives();
+  HcclRootInfo root{};
+  if (member_->world().front()) RETURN_IF_ERROR(check(hccl.HcclGetRootInfo(&root), "begin a communicator"));
+  RETURN_IF_ERROR(member_->spread(root.internal));
+  HcclComm comm = nullptr;
+  RETURN_IF_ERROR(check(hccl.HcclCommInitRootInfo(static_cast<uint32_t>(size()), &root,
+                                                  static_cast<uint32_t>(member_->world().rank), &comm),
+                        "meet the other ranks"));
+  return comm;
+}
+
 Communicator::~Communicator() {
-  if (comm_) (void)library_->collectives().HcclCommDestroy(comm_);
+  for (HcclComm comm : {comm_, experts_})
+    if (comm) (void)library_->collectives().HcclCommDestroy(comm);
 }
 
 Status Communicator::check(int32_t code, std::string_view what) const {

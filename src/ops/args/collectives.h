@@ -106,6 +106,27 @@ struct CombineOverRanksArgs {
   void fill(const OpCall& call);
 };
 
+// dispatch_over_ranks: `shared` tokens in all, of which the rank has its share.
+struct DispatchOverRanksArgs {
+  In x, experts;
+  Out rows, starts, sent, counts;
+  Dim tokens, shared;
+  int64_t top_k, width, count, groups;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+struct CombineDispatchedArgs {
+  In y, weights, experts, sent, counts;
+  Out out;
+  Dim tokens, rows;
+  int64_t top_k, width, groups;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
 // gather_columns: rows are those of `ways` ranks, each with the columns between two borders.
 struct GatherColumnsArgs {
   In x;
