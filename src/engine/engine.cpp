@@ -450,7 +450,7 @@ Status Engine::choose_numbers() {
     options_.graph.pipeline.ranks.sent_tokens = models::kSharedTokens;
     options_.graph.pipeline.ranks.most_sent = kMostSentTokens;
   }
-  options_.graph.pipeline.part_inputs = {models::kSlotsInput,      models::kBordersInput,  models::kPartRowsInput,
+  options_.graph.pipeline.part_inputs = {models::kSlotsInput,    models::kBordersInput,    models::kPartRowsInput,
                                          models::kOwnSlotsInput, models::kOwnBordersInput, models::kOwnRowsInput};
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)

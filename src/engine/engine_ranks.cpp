@@ -33,8 +33,9 @@ Status Engine::check_sequence_ranks() const {
   const int size = options_.member ? options_.member->world().size : 1;
   if (parts == 1) return Status::ok();
   if (const DeviceKind kind = platform_.device->info().kind; kind == DeviceKind::Null)
-    return invalid("`enable_dp_attention`: sequences are shared out over ranks on cpu, cuda and ascend; on {} leave it out",
-                   device_kind_name(kind));
+    return invalid(
+        "`enable_dp_attention`: sequences are shared out over ranks on cpu, cuda and ascend; on {} leave it out",
+        device_kind_name(kind));
   if (options_.graph.pipeline.expand_latents)
     return invalid(
         "`mla_prefill` expanded with `enable_dp_attention`: prompts attend to latents; leave one of them out");

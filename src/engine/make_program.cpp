@@ -36,8 +36,7 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
                                  pooling.yes, pooling.no));
   for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));
   const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, sampling,
-               parts, adapters, images, kept_rows, source_width, most_drafts, token_shares,
-               parts_on_host] = trace;
+               parts, adapters, images, kept_rows, source_width, most_drafts, token_shares, parts_on_host] = trace;
   key.add("dtypes", fmt::format("{} {} {}", dtype_name(dtype), dtype_name(kv_dtype), dtype_name(index)));
   for (int64_t n : {max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, parts, adapters})
     key.add("size", n);

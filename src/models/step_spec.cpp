@@ -332,8 +332,7 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
                         .type = {DType::I32, {Dim(o.sequence_parts + 1)}},
                         .producer = part_rows});
   if (o.sequence_parts > 1 && o.parts_on_host) {
-    s.inputs.push_back(
-        {.name = std::string(kOwnSlotsInput), .type = ids({t}), .producer = slots, .destination = true});
+    s.inputs.push_back({.name = std::string(kOwnSlotsInput), .type = ids({t}), .producer = slots, .destination = true});
     s.inputs.push_back({.name = std::string(kOwnBordersInput), .type = ids({q}), .producer = cu_seqlens});
     s.inputs.push_back({.name = std::string(kOwnRowsInput), .type = {DType::I32, {t}}, .producer = no_rows});
   }

@@ -279,9 +279,10 @@ void register_collective_ops(OpRegistry& ops) {
   ops.add("gather_groups(Tensor x, Index starts, *, int first, int of) -> Tensor : collective", infer_gather_groups,
           "[S, n], i32 [G + 1] on each rank -> [S, of] on all: rows [starts[0], starts[G]) and columns "
           "[first, first + n) are this rank's; no other rank has them, and rows of no rank are undefined; any type");
-  ops.add("gather_marked(Tensor x, Tensor here, *, int first, int of) -> Tensor : collective", infer_gather_marked,
-          "[T, n], i32 [T] on each rank -> [T, of] on all: rows t with here[t] = 1, else 0, and columns [first, first + "
-          "n) are this rank's; no other rank has them, and rows of no rank are zero; any type");
+  ops.add(
+      "gather_marked(Tensor x, Tensor here, *, int first, int of) -> Tensor : collective", infer_gather_marked,
+      "[T, n], i32 [T] on each rank -> [T, of] on all: rows t with here[t] = 1, else 0, and columns [first, first + "
+      "n) are this rank's; no other rank has them, and rows of no rank are zero; any type");
   ops.add(
       "own_rows(Index token, Index starts, *, int first, int count, int top_k) -> (Tensor, Tensor)", infer_own_rows,
       "i32 [T k], [E + 1] -> i32 [T m], i32 [count + 1]: of rows sorted by expert those of experts [first, first + "
@@ -290,24 +291,30 @@ void register_collective_ops(OpRegistry& ops) {
       "combine_over_ranks(Tensor y, Tensor weights, Index place, Index experts, Index starts, *, int first, int count, "
       "int ways) -> Tensor : collective",
       infer_combine_over_ranks,
-      "[T m, N] on each rank, f32 [T, k], i32 [T, k], i32 [T, k], i32 [E + 1] -> [T, ways N] on all: moe_combine, where "
-      "the row of a choice is on the ranks that have its expert, at place[t, j] - starts[first]; experts are shared out "
+      "[T m, N] on each rank, f32 [T, k], i32 [T, k], i32 [T, k], i32 [E + 1] -> [T, ways N] on all: moe_combine, "
+      "where "
+      "the row of a choice is on the ranks that have its expert, at place[t, j] - starts[first]; experts are shared "
+      "out "
       "in order, as evenly as they can be, over parts of `ways` ranks, of which each has N columns, in order");
   ops.add(
-      "dispatch_over_ranks(Tensor x, Index experts, *, int first, int count, int groups, int symbol) -> (Tensor, Tensor, "
+      "dispatch_over_ranks(Tensor x, Index experts, *, int first, int count, int groups, int symbol) -> (Tensor, "
+      "Tensor, "
       "Tensor, Tensor) : collective",
       infer_dispatch_over_ranks,
       "[T, H], i32 [T, k] -> [D m, H], i32 [count + 1], i32 [D m, 128], i32 [E]: the rows that chose experts [first, "
-      "first + count), in their order, the borders of these, and what the ranks tell each other of them; each rank sends "
+      "first + count), in their order, the borders of these, and what the ranks tell each other of them; each rank "
+      "sends "
       "its share of the tokens, which are D in all: T, rounded up to a multiple of the ranks");
   ops.add(
       "combine_dispatched(Tensor y, Tensor weights, Index experts, Tensor sent, Tensor counts) -> Tensor : collective",
       infer_combine_dispatched,
-      "[D m, N] on each rank, f32 [T, k], i32 [T, k], i32 [D m, 128], i32 [E] -> [T, N] on all: moe_combine of the rows "
+      "[D m, N] on each rank, f32 [T, k], i32 [T, k], i32 [D m, 128], i32 [E] -> [T, N] on all: moe_combine of the "
+      "rows "
       "that dispatch_over_ranks brought; each rank adds those of its share of the tokens");
-  ops.add("gather_columns(Tensor x, *, int way, floats borders) -> Tensor : collective", infer_gather_columns,
-          "[S, n] on each of some ranks in order, which have the same rows -> [S, N] on these: rank `way` of them has the "
-          "columns between two borders; other ranks exchange theirs meanwhile; any type");
+  ops.add(
+      "gather_columns(Tensor x, *, int way, floats borders) -> Tensor : collective", infer_gather_columns,
+      "[S, n] on each of some ranks in order, which have the same rows -> [S, N] on these: rank `way` of them has the "
+      "columns between two borders; other ranks exchange theirs meanwhile; any type");
   ops.add("sum_parts(Rows x, Tensor? bias, *, int parts, str out) -> Tensor", infer_sum_parts,
           "f32 [T, parts N], [N]? -> [T, N]: the sum of the parts of a row, from the first to the last (+ bias), in "
           "fp32, rounded once to `out`");

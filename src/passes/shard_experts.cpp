@@ -151,8 +151,8 @@ Status Sharder::combine_sent(const Node& n) {
   const Placed& y = placed(n.in[0]);
   if (y.groups != sent.result(1) || y.cut) return refuse(n, "its rows are not those of this rank's experts");
   ASSIGN_OR_RETURN(Value * weights, whole(n.in[1]));
-  ASSIGN_OR_RETURN(Node * made, call("combine_dispatched",
-                                     {y.value, weights, sent.in[1], sent.result(2), sent.result(3)}, {}));
+  ASSIGN_OR_RETURN(Node * made,
+                   call("combine_dispatched", {y.value, weights, sent.in[1], sent.result(2), sent.result(3)}, {}));
   c_.applied(*made, "each rank adds the rows that come back for its share of tokens; all ranks' are gathered");
   at_[n.result()] = {made->result(), std::nullopt};
   return Status::ok();
@@ -199,10 +199,10 @@ Status Sharder::combine(const Node& n) {
     in.push_back(all);
   }
   const Attrs& range = own->def->attrs;
-  ASSIGN_OR_RETURN(Node * made, call("combine_over_ranks", std::move(in),
-                                     {{"first", range.integer("first")},
-                                      {"count", range.integer("count")},
-                                      {"ways", int64_t{ways()}}}));
+  ASSIGN_OR_RETURN(
+      Node * made,
+      call("combine_over_ranks", std::move(in),
+           {{"first", range.integer("first")}, {"count", range.integer("count")}, {"ways", int64_t{ways()}}}));
   c_.applied(*made, "each rank adds the choices of its share of tokens; all ranks' are gathered");
   at_[n.result()] = {made->result(), std::nullopt};
   return Status::ok();

@@ -99,7 +99,7 @@ Result<Value*> Sharder::early_input(std::string_view name) {
     ASSIGN_OR_RETURN(Node * made, out_.add_source(*n->op, n->attrs.text("name"), n->result()->type, n->made_by));
     return made->result();
   }
-  return nullptr;
+  return static_cast<Value*>(nullptr);
 }
 
 Status Sharder::find_part() {
@@ -111,8 +111,7 @@ Status Sharder::find_part() {
   }
   staged_part_ = part_ != nullptr;
   if (staged_part_) return Status::ok();
-  ASSIGN_OR_RETURN(Node * mine,
-                   call("own_groups", {all}, {{"first", int64_t{share_.part()}}, {"count", int64_t{1}}}));
+  ASSIGN_OR_RETURN(Node * mine, call("own_groups", {all}, {{"first", int64_t{share_.part()}}, {"count", int64_t{1}}}));
   part_ = mine->result();
   return Status::ok();
 }

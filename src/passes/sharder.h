@@ -168,7 +168,7 @@ class Sharder {
   RankShare share_;
   PartInputs inputs_;
   Graph out_;
-  Value* part_ = nullptr;  // borders of the rows of this rank's part, or marks of them; null: there is one part
+  Value* part_ = nullptr;     // borders of the rows of this rank's part, or marks of them; null: there is one part
   bool staged_part_ = false;  // marks: what differs over parts is staged
   std::unordered_map<const Value*, Placed> at_;
   std::unordered_map<const Node*, HeadGroups> groups_;

@@ -182,9 +182,8 @@ TEST_P(AscendExpertRanks, AddWhatOneCardAdds) {
     cards.emplace_back([&, r] {
       Card card;
       card.open(host.member(r));
-      const int64_t parts = c.cards / c.ways, part = r / c.ways, width = c.width / c.ways,
-                    column = r % c.ways * width, first = c.experts * part / parts,
-                    count = c.experts * (part + 1) / parts - first;
+      const int64_t parts = c.cards / c.ways, part = r / c.ways, width = c.width / c.ways, column = r % c.ways * width,
+                    first = c.experts * part / parts, count = c.experts * (part + 1) / parts - first;
       const int64_t room = c.tokens * std::min(count, c.top_k);
       const auto begin = routes.starts[static_cast<size_t>(first)],
                  end = routes.starts[static_cast<size_t>(first + count)];

@@ -15,7 +15,8 @@ using testing_support::open_ascend;
 
 // Three requests, each in a part: so many tokens of each in every step. The first one decodes while the prompts of the
 // others are read in pieces; in the beginning and at the end one of them is alone, and all other parts idle.
-constexpr int64_t kSteps[][3] = {{5, 0, 0}, {1, 17, 0}, {1, 23, 20}, {1, 1, 3}, {1, 1, 1}, {0, 0, 1}, {1, 0, 1}, {0, 1, 0}};
+constexpr int64_t kSteps[][3] = {{5, 0, 0}, {1, 17, 0}, {1, 23, 20}, {1, 1, 3},
+                                 {1, 1, 1}, {0, 0, 1},  {1, 0, 1},   {0, 1, 0}};
 
 std::vector<float> traffic(engine::Engine& e, const std::vector<int>& part) {
   uint32_t seed = 29;

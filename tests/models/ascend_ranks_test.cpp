@@ -43,7 +43,8 @@ std::vector<float> several_cards(const std::string& folder, const AscendOptions&
   EXPECT_EQ(applied(front, "experts are here") > 0, options.ep_size > 1)
       << "experts are shared out where that is asked for";
   EXPECT_EQ(applied(front, "each rank adds the choices of its share of tokens"), applied(front, "experts are here"));
-  EXPECT_EQ(applied(front, "ranks with the same experts are gathered") > 0, options.ep_size > 1 && options.ep_size < cards);
+  EXPECT_EQ(applied(front, "ranks with the same experts are gathered") > 0,
+            options.ep_size > 1 && options.ep_size < cards);
   if (options.policy != engine::GraphPolicy::Off) {
     EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
   }
@@ -183,7 +184,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"models/qwen2_moe_shared", {3}, true, {}, true},
                     Case{"models_quantised/modelslim_moe_dynamic", {2}, false, {"silu_mul_quant"}, true},
                     Case{"models_quantised/compressed_moe_static", {2}, false, {}, true},
-                    Case{"models/qwen2_moe_shared", {4}, true, {}, true, 2}, Case{"models/mixtral_top2", {4}, false, {}, true, 2},
+                    Case{"models/qwen2_moe_shared", {4}, true, {}, true, 2},
+                    Case{"models/mixtral_top2", {4}, false, {}, true, 2},
                     Case{"models_quantised/modelslim_moe_dynamic", {4}, false, {"silu_mul_quant"}, true, 2}),
     [](const auto& info) {
       std::string name = info.param.model;

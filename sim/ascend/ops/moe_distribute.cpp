@@ -20,7 +20,7 @@ struct Origin {
 };
 constexpr int32_t kMark = 0x5eed, kAssist = 128;
 
-struct Group {
+struct ExpertGroup {
   std::string name;
   Seat seat;
   int64_t experts = 0, tokens = 0, k = 0, width = 0;  // tokens of one rank
@@ -41,14 +41,14 @@ double buffer_bytes() {
 }
 
 // What both ask of the group, the tokens and the choices.
-void check_group(Operator& op, Group& g, int64_t size, int64_t rank, int64_t global) {
+void check_group(Operator& op, ExpertGroup& g, int64_t size, int64_t rank, int64_t global) {
   op.valid(!g.name.empty() && g.name.size() < 128, "groupEp has 1 to 127 characters");
   if (!op.ok()) return;
   g.seat = seat_in(g.name);
   op.tiled(g.seat.size > 0, "there is no communicator " + g.name);
-  op.tiled(size == g.seat.size && rank == g.seat.rank, "epWorldSize and epRankId are those of the communicator: " +
-                                                           std::to_string(g.seat.size) + " and " +
-                                                           std::to_string(g.seat.rank));
+  op.tiled(size == g.seat.size && rank == g.seat.rank,
+           "epWorldSize and epRankId are those of the communicator: " + std::to_string(g.seat.size) + " and " +
+               std::to_string(g.seat.rank));
   op.tiled(size >= 2 && (machine().generation != 2 || size <= 8 || size % 8 == 0),
            "epWorldSize is " + std::to_string(size) + "; it is 2 to 8, or a multiple of 8");
   if (!op.ok()) return;
@@ -66,12 +66,12 @@ void check_group(Operator& op, Group& g, int64_t size, int64_t rank, int64_t glo
 }
 
 // The windows of A3; on A2 the vendor warns of too small ones.
-void check_buffers(Operator& op, const Group& g) {
+void check_buffers(Operator& op, const ExpertGroup& g) {
   if (machine().generation == 2) return;
   const auto align = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
   const int64_t sent = align(align(2 * g.width, 32) + 44, 512), back = align(2 * g.width, 512);
-  const double needed = 2.0 * static_cast<double>(g.tokens) *
-                        static_cast<double>(sent * g.size() * g.each() + back * g.k);
+  const double needed =
+      2.0 * static_cast<double>(g.tokens) * static_cast<double>(sent * g.size() * g.each() + back * g.k);
   op.obeys(Rule::DispatchBuffer, needed <= buffer_bytes(),
            std::to_string(static_cast<int64_t>(needed) >> 20) + " MB are needed");
 }
@@ -105,7 +105,7 @@ double fullest(const std::vector<int64_t>& rows, int64_t size, double bytes) {
   return static_cast<double>(most) * bytes;
 }
 
-double take_rows(const Operands& v, const Sent& s, const Group& g, int64_t kind,
+double take_rows(const Operands& v, const Sent& s, const ExpertGroup& g, int64_t kind,
                  const std::vector<std::vector<uint8_t>>& all) {
   const int64_t choices = g.tokens * g.k, row = g.width * v[s.x].element(), first = g.seat.rank * g.each();
   std::vector<int64_t> crossing(static_cast<size_t>(g.size() * g.size()), 0);
@@ -147,7 +147,7 @@ struct Combined {
 };
 
 // How many rows there are, where each came from, and the rows.
-std::vector<uint8_t> give_back(const Operands& v, const Combined& c, const Group& g) {
+std::vector<uint8_t> give_back(const Operands& v, const Combined& c, const ExpertGroup& g) {
   const std::vector<int32_t> received = read<int32_t>(v[c.received]);
   const int64_t count = received[static_cast<size_t>(g.size() * g.each() - 1)], row = g.width * v[c.rows].element();
   if (count < 0 || count > v[c.rows].dim(0))
@@ -166,7 +166,8 @@ std::vector<uint8_t> give_back(const Operands& v, const Combined& c, const Group
 }
 
 // Sums in fp32 over the choices of a token, in their order.
-double take_back(const Operands& v, const Combined& c, const Group& g, const std::vector<std::vector<uint8_t>>& all) {
+double take_back(const Operands& v, const Combined& c, const ExpertGroup& g,
+                 const std::vector<std::vector<uint8_t>>& all) {
   const std::vector<float> scales = read(v[c.scales]);
   const int64_t element = v[c.rows].element(), row = g.width * element;
   std::vector<const uint8_t*> found(static_cast<size_t>(g.tokens * g.k), nullptr);
@@ -197,7 +198,7 @@ double take_back(const Operands& v, const Combined& c, const Group& g, const std
 }
 
 // Rows over each link where all experts are chosen alike.
-double even_bytes(const Operator& op, const Group& g, Slot rows) {
+double even_bytes(const Operator& op, const ExpertGroup& g, Slot rows) {
   return static_cast<double>(g.tokens * g.k) / static_cast<double>(g.size()) * static_cast<double>(g.width) *
          static_cast<double>(op[rows].element());
 }
@@ -220,7 +221,7 @@ aclnnStatus aclnnMoeDistributeDispatchV2GetWorkspaceSize(
     aclOpExecutor** executor) {
   Operator op("aclnnMoeDistributeDispatchV2", workspaceSize, executor, Since::Cann85);
   Sent s;
-  Group g;
+  ExpertGroup g;
   s.x = op.in("x", x), s.experts = op.in("expertIds", expertIds);
   op.absent("scalesOptional", scalesOptional);
   op.absent("xActiveMaskOptional", xActiveMaskOptional);
@@ -284,16 +285,16 @@ aclnnStatus aclnnMoeDistributeCombineV2GetWorkspaceSize(
     uint64_t* workspaceSize, aclOpExecutor** executor) {
   Operator op("aclnnMoeDistributeCombineV2", workspaceSize, executor, Since::Cann85);
   Combined c;
-  Group g;
+  ExpertGroup g;
   c.rows = op.in("expandX", expandX), c.experts = op.in("expertIds", expertIds);
   c.assist = op.in("assistInfoForCombine", assistInfoForCombine);
   c.received = op.in("epSendCounts", epSendCounts);
   c.scales = op.in("expertScales", expertScales);
   op.maybe_in("tpSendCountsOptional", tpSendCountsOptional);
   op.absent("xActiveMaskOptional", xActiveMaskOptional);
-  check_reserved(op, {activationScaleOptional, weightScaleOptional, groupListOptional, sharedExpertXOptional},
-                 {tpRankId, expertShardType, sharedExpertNum, sharedExpertRankNum, outDtype, commQuantMode,
-                  groupListType});
+  check_reserved(
+      op, {activationScaleOptional, weightScaleOptional, groupListOptional, sharedExpertXOptional},
+      {tpRankId, expertShardType, sharedExpertNum, sharedExpertRankNum, outDtype, commQuantMode, groupListType});
   op.maybe_in("expandScalesOptional", expandScalesOptional);
   c.out = op.out("xOut", xOut);
   g.name = op.text(groupEp);
@@ -324,8 +325,8 @@ aclnnStatus aclnnMoeDistributeCombineV2GetWorkspaceSize(
   op.tiled(op[c.assist].count() >= op[c.rows].dim(0) * kAssist, "assistInfoForCombine has 128 numbers a row");
   op.tiled(op[c.received].count() >= g.size() * g.each(), "epSendCounts has a number for each rank and expert");
   op.once("its ranks meet");
-  Exchange exchange{g.name, static_cast<uint64_t>(g.tokens * g.width), op[c.rows].dtype, even_bytes(op, g, c.rows),
-                    {}, {}};
+  Exchange exchange{g.name, static_cast<uint64_t>(g.tokens * g.width), op[c.rows].dtype, even_bytes(op, g, c.rows), {},
+                    {}};
   return op.finish_together(
       std::move(exchange), [c, g](const Operands& v) { return give_back(v, c, g); },
       [c, g](const Operands& v, const std::vector<std::vector<uint8_t>>& all) { return take_back(v, c, g, all); });

@@ -166,9 +166,8 @@ struct Runner {
     touch(what.from, what.sent_bytes(), false, task->name());
     touch(what.to, what.taken_bytes(), true, task->name());
     const bool moves = world.config.computes || what.taken_bytes() <= kMovesAnyway;
-    const std::string problem = among_ranks([&](double* clock, const auto& stopped) {
-      return collect(what, moves ? from : nullptr, to, clock, stopped);
-    });
+    const std::string problem = among_ranks(
+        [&](double* clock, const auto& stopped) { return collect(what, moves ? from : nullptr, to, clock, stopped); });
     device_time(collective_micros(link_bytes(what)));
     return problem;
   }
@@ -200,7 +199,8 @@ struct Runner {
     double bytes = exchange.even_bytes;
     if (fault.empty())
       fault = among_ranks([&](double* clock, const auto& stopped) {
-        return meet_and_compute(exchange, kernel->name, what.meeting.get(), world.config.computes, clock, &bytes, stopped);
+        return meet_and_compute(exchange, kernel->name, what.meeting.get(), world.config.computes, clock, &bytes,
+                                stopped);
       });
     const double micros = collective_micros(static_cast<size_t>(bytes));
     device_time(micros);

@@ -93,7 +93,8 @@ int collect(World& world, Lock& lock, CollectiveTask task, const Part& from, con
   if (from.type != to.type || from.count != to.count)
     return refuse(HCCL_E_PARA, "what a rank sends to each other one it receives: count and type must be the same");
   if (known->use == Communicator::Use::Experts && holds(Rule::DispatchAlone, world.config.cann))
-    return refuse(HCCL_E_PARA, refusal(Rule::DispatchAlone, known->name + " has run operators that send rows to experts"));
+    return refuse(HCCL_E_PARA,
+                  refusal(Rule::DispatchAlone, known->name + " has run operators that send rows to experts"));
   known->use = Communicator::Use::Collectives;
   if (from.count == 0 && task.send_counts.empty()) return 0;
   const auto place = [&](const Part& p) {

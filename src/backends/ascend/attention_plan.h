@@ -4,7 +4,8 @@
 // One sequence per row (a decode step) is the form with a batch; anything else is a row of tokens with cumulative
 // lengths. Padding rows behind the batch belong to no sequence: in the first form they have the length 0, in the second
 // a sequence of their own reads the scratch page. Where no row of the page table is free, or the table's row is too
-// short, they are left out. Rows of other parts of a world are left out, too: their sequences have a length and no rows.
+// short, they are left out. Rows of other parts of a world are left out, too: their sequences have a length and no
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ struct AttentionPlan {
   bool one_row_each = false;
   int64_t first_token = 0, first_sequence = 0;  // before them are other parts' rows of the query and of the page table
   int64_t tokens = 0;                           // rows of the query that take part
-  int64_t sequences = 0;           // rows of the page table that are read
-  std::vector<int64_t> query_end;  // cumulative, ends at `tokens`; empty when one_row_each
-  std::vector<int64_t> lengths;    // of keys, per sequence
+  int64_t sequences = 0;                        // rows of the page table that are read
+  std::vector<int64_t> query_end;               // cumulative, ends at `tokens`; empty when one_row_each
+  std::vector<int64_t> lengths;                 // of keys, per sequence
 
   // `tokens` and `sequences` of the launch; a row of the page table has room for `context` tokens. `lens` has one entry
   // per sequence, `starts` one more.

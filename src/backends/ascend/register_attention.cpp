@@ -69,9 +69,9 @@ Status fused_of(const Attention& s, const AttentionPlan& plan, const PagedAttent
   return l.run(l.ops().fused_attention, rows(a.q), pool(a.keys), pool(a.values), nullptr, mask,
                each ? nullptr : l.integers(plan.query_end), l.integers(plan.lengths), nullptr, nullptr, nullptr,
                nullptr, nullptr, nullptr, nullptr, l.tensor(table, DType::I32, {plan.sequences, s.columns}), nullptr,
-               nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-               nullptr, s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, s.kv_heads, each ? 0 : 3, 0,
-               kPageTokens, 0, false, 0, 0, rows(a.out), l.tensor(a.out, ACL_FLOAT, {0}));
+               nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+               s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, s.kv_heads, each ? 0 : 3, 0, kPageTokens, 0,
+               false, 0, 0, rows(a.out), l.tensor(a.out, ACL_FLOAT, {0}));
 }
 
 // The forms that a kernel must take before it is chosen: prompts and steps. A decode graph's steps may come as prompts,

@@ -166,7 +166,8 @@ Status gather_marked(const GatherMarkedArgs& a, Launch& l) {
   }
   const bool whole = a.width == a.of;
   void* mine = whole ? a.out.data : l.scratch(static_cast<size_t>(rows * a.width) * bytes);
-  RETURN_IF_ERROR(l.run(l.ops().mul, l.tensor(a.x, word, {rows, a.width}), here, l.tensor(mine, word, {rows, a.width})));
+  RETURN_IF_ERROR(
+      l.run(l.ops().mul, l.tensor(a.x, word, {rows, a.width}), here, l.tensor(mine, word, {rows, a.width})));
   if (!whole) {
     RETURN_IF_ERROR(l.run(l.ops().zero, l.tensor(a.out, a.type, {rows, a.of})));
     RETURN_IF_ERROR(l.run(l.ops().copy, l.view(a.out, a.type, {rows, a.width}, {a.of, 1}, a.first, rows * a.of),
@@ -252,8 +253,7 @@ void register_collectives(KernelRegistry& kernels, const std::shared_ptr<Context
   register_tables(kernels, context);
   add(kernels, context,
       {.op = "all_gather", .kernel = kernel<all_gather>, .bind = bind, .accepts = want_constant_rows});
-  add(kernels, context,
-      {.op = "gather_marked", .kernel = kernel<gather_marked>, .bind = bind, .accepts = in_words});
+  add(kernels, context, {.op = "gather_marked", .kernel = kernel<gather_marked>, .bind = bind, .accepts = in_words});
   add(kernels, context, {.op = "all_reduce", .kernel = kernel<all_reduce>, .bind = bind});
   add(kernels, context, {.op = "argmax_pairs", .kernel = kernel<argmax_pairs>});
   add(kernels, context, {.op = "merge_argmax", .kernel = kernel<merge_argmax>});

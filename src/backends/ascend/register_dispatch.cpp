@@ -98,9 +98,10 @@ Status combine(const CombineDispatchedArgs& a, Launch& l) {
   void* sums = l.scratch(static_cast<size_t>(bytes));
   RETURN_IF_ERROR(l.run(l.ops().combine_dispatched, l.tensor(a.y, a.type, {rows, a.width}), experts,
                         l.tensor(a.sent, DType::I32, {rows * kSentRowWords}),
-                        l.tensor(a.counts, DType::I32, {a.groups}), weights, nullptr, nullptr, nullptr, nullptr, nullptr,
-                        nullptr, nullptr, ranks.experts().c_str(), ranks.size(), ranks.member().world().rank, a.groups,
-                        "", 0, 0, 0, 0, 0, share.all(), 0, 0, 0, "", l.tensor(sums, a.type, {share.count(), a.width})));
+                        l.tensor(a.counts, DType::I32, {a.groups}), weights, nullptr, nullptr, nullptr, nullptr,
+                        nullptr, nullptr, nullptr, ranks.experts().c_str(), ranks.size(), ranks.member().world().rank,
+                        a.groups, "", 0, 0, 0, 0, 0, share.all(), 0, 0, 0, "",
+                        l.tensor(sums, a.type, {share.count(), a.width})));
   const bool more = share.all() != share.tokens() || l.at_bounds();
   void* all = more ? l.scratch(static_cast<size_t>(bytes * ranks.size())) : a.out.data;
   RETURN_IF_ERROR(l.enqueue([&](aclrtStream s) { return ranks.all_gather(sums, all, bytes, s); }));
@@ -115,10 +116,9 @@ void register_dispatch(KernelRegistry& kernels, const std::shared_ptr<Context>& 
   if (!context->communicator() || context->communicator()->experts().empty()) return;
   const auto group = std::make_shared<ExpertGroup>(ExpertGroup{context->communicator(), nullptr});
   const auto bind = [context, group](const OpCall&, LaunchArgs& args) {
-    group->numbers =
-        context->constant("choices of no token", kMostChoices * sizeof(int32_t), [](void* to) {
-          std::iota(static_cast<int32_t*>(to), static_cast<int32_t*>(to) + kMostChoices, 0);
-        });
+    group->numbers = context->constant("choices of no token", kMostChoices * sizeof(int32_t), [](void* to) {
+      std::iota(static_cast<int32_t*>(to), static_cast<int32_t*>(to) + kMostChoices, 0);
+    });
     args.constant = group.get();
   };
   // Choices are operand 1 of the one and 2 of the other.
@@ -128,8 +128,7 @@ void register_dispatch(KernelRegistry& kernels, const std::shared_ptr<Context>& 
       return error(Code::Unsupported, "at most {} choices of a token, unlike {}", kMostChoices, describe(c));
     };
   };
-  add(kernels, context,
-      {.op = "dispatch_over_ranks", .kernel = kernel<dispatch>, .bind = bind, .accepts = accepts(1)});
+  add(kernels, context, {.op = "dispatch_over_ranks", .kernel = kernel<dispatch>, .bind = bind, .accepts = accepts(1)});
   add(kernels, context, {.op = "combine_dispatched", .kernel = kernel<combine>, .bind = bind, .accepts = accepts(2)});
 }
 

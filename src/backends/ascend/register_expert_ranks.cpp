@@ -7,8 +7,8 @@
 // to the device alone, so the exchange has room for all, and a captured graph needs no update. The order of additions
 // is that of one card: the choices of a token, the best first.
 //
-// Several ranks may have the same experts, each some of their columns. Then a choice has a row on each of these, and the
-// columns of each are added by themselves.
+// Several ranks may have the same experts, each some of their columns. Then a choice has a row on each of these, and
+// the columns of each are added by themselves.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -155,10 +155,9 @@ Status add_columns(const CombineOverRanksArgs& a, const Shares& shares, const vo
   for (int64_t way = 0; way < a.ways; ++way) {
     if (way > 0) RETURN_IF_ERROR(l.run(l.ops().adds, place, l.whole(step), l.whole(1), place));
     RETURN_IF_ERROR(add_rows(a, shares, rows, count, place, weights, {sums, to.tokens}, l));
-    RETURN_IF_ERROR(l.run(
-        l.ops().copy,
-        l.view(to.sums, a.type, {to.tokens, a.width}, {all, 1}, way * a.width, to.tokens * all),
-        l.tensor(sums, a.type, {to.tokens, a.width})));
+    RETURN_IF_ERROR(l.run(l.ops().copy,
+                          l.view(to.sums, a.type, {to.tokens, a.width}, {all, 1}, way * a.width, to.tokens * all),
+                          l.tensor(sums, a.type, {to.tokens, a.width})));
   }
   return Status::ok();
 }
@@ -267,10 +266,10 @@ void register_expert_ranks(KernelRegistry& kernels, const std::shared_ptr<Contex
       const int64_t experts = c.in[starts].shape[0].factor - 1;
       const int64_t ways = c.attrs->find("ways") ? c.attrs->integer("ways") : 1;  // own_rows takes numbers alone
       const Communicator& ranks = *context->communicator();
-      void* table = context->constant(fmt::format("shares of {} experts over {} ranks, {} each", experts, ranks.size(),
-                                                  ways),
-                                      static_cast<size_t>(ExpertShares::numbers(experts)) * sizeof(int32_t),
-                                      [&](void* to) { fill_shares(ranks, experts, ways, static_cast<int32_t*>(to)); });
+      void* table =
+          context->constant(fmt::format("shares of {} experts over {} ranks, {} each", experts, ranks.size(), ways),
+                            static_cast<size_t>(ExpertShares::numbers(experts)) * sizeof(int32_t),
+                            [&](void* to) { fill_shares(ranks, experts, ways, static_cast<int32_t*>(to)); });
       args.constant = &((*known)[{experts, ways}] = ExpertShares{&ranks, table});
     };
   };

@@ -94,10 +94,10 @@ Status attend(const Latents& s, const AttentionPlan& plan, const void* table, co
   return l.run(l.ops().fused_attention, rows(a.q, s.width), l.list(pool(a.c_kv, s.width)),
                l.list(pool(a.c_kv, s.width)), nullptr, mask, each ? nullptr : l.integers(plan.query_end),
                l.integers(plan.lengths), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-               l.tensor(behind(table, before), DType::I32, {plan.sequences, s.columns}), nullptr, nullptr, nullptr, nullptr, nullptr,
-               nullptr, nullptr, nullptr, nullptr, rows(a.q_rope, s.rotated), pool(a.k_pe, s.rotated), nullptr, s.heads,
-               a.scale, kNoLimit, kNoLimit, each ? batch : tokens, 1, each ? 0 : 3, 0, kPageTokens, 0, false, 0, 0,
-               rows(a.out, s.width), l.tensor(a.out, ACL_FLOAT, {0}));
+               l.tensor(behind(table, before), DType::I32, {plan.sequences, s.columns}), nullptr, nullptr, nullptr,
+               nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, rows(a.q_rope, s.rotated), pool(a.k_pe, s.rotated),
+               nullptr, s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, 1, each ? 0 : 3, 0, kPageTokens, 0,
+               false, 0, 0, rows(a.out, s.width), l.tensor(a.out, ACL_FLOAT, {0}));
 }
 
 // In pieces of at most `most` rows, over a table of their own. Pieces of one row are steps to the operator.

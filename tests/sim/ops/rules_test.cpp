@@ -305,17 +305,23 @@ aclnnStatus send(const Sending& s) {
 
 TEST_F(Rules, RowsForExpertsHaveLimits) {
   EXPECT_EQ(send({}), 0) << bench().error;
-  in_its_versions(Rule::DispatchSizes, [] { return send({.width = 48}); }, kSince85);
-  in_its_versions(Rule::DispatchSizes, [] { return send({.tokens = 257, .room = 1028}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchSizes, [] { return send({.width = 48}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchSizes, [] { return send({.tokens = 257, .room = 1028}); }, kSince85);
   EXPECT_EQ(send({.tokens = 256, .room = 1024}), 0) << bench().error;
-  in_its_versions(Rule::DispatchExperts, [] { return send({.experts = 5}); }, kSince85);
-  in_its_versions(Rule::DispatchRoom, [] { return send({.room = 11}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchExperts, [] { return send({.experts = 5}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchRoom, [] { return send({.room = 11}); }, kSince85);
   bench().machine.generation = 3;
-  in_its_versions(Rule::DispatchSizes, [] { return send({.width = 64}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchSizes, [] { return send({.width = 64}); }, kSince85);
   EXPECT_EQ(send({.width = 1024}), 0) << bench().error;
   // Two windows of 512 tokens of each rank for 2 experts, of 16 KB and a head of 512 bytes each; 1 choice comes back.
   setenv("HCCL_BUFFSIZE", "48", 1);
-  in_its_versions(Rule::DispatchBuffer, [] { return send({.tokens = 512, .width = 8192, .room = 2048}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchBuffer, [] { return send({.tokens = 512, .width = 8192, .room = 2048}); }, kSince85);
   unsetenv("HCCL_BUFFSIZE");
   EXPECT_EQ(send({.tokens = 512, .width = 8192, .room = 2048}), 0) << bench().error;
   bench().machine.cann = Cann::V8_1;
