@@ -79,7 +79,7 @@ void expect_bits_of_one_card(const std::string& folder, AscendOptions options, c
     EXPECT_TRUE(at == got.end()) << "requests in " << fmt::format("{}", fmt::join(where, ", ")) << ": logit "
                                  << at - got.begin() << " is " << *at << " instead of " << *wanted;
   }
-  EXPECT_GT(applied(front, fmt::format("rows of part 0 of {}", shares.parts)), 0);
+  EXPECT_GT(applied(front, "rows of part 0 of "), 0);
   EXPECT_GT(front.counters().idle_steps[static_cast<size_t>(last)], 0u);
   if (options.policy != engine::GraphPolicy::Off) {
     EXPECT_GT(front.runner("decode")->stats().replays, 0u);
