@@ -186,6 +186,13 @@ Status Engine::open_checkpoint() {
 
 namespace {
 
+// What a step has because ranks share out its sequences and its experts' rows.
+void trace_ranks(const EngineOptions& o, const DeviceInfo& device, models::TraceOptions& trace) {
+  trace.sequence_parts = o.sequence_parts;
+  trace.parts_on_host = device.kind == DeviceKind::Ascend;  // the lengths of its attention are the host's
+  if (o.graph.pipeline.ranks.sent_tokens > 0) trace.token_shares = o.member->world().size;
+}
+
 // Which list longrope divides by. The context decides and not a sequence's length, as a token's bits then depend on
 // nothing that comes behind it.
 void choose_factors(checkpoint::RopeScaling& rope, int64_t original, int64_t context) {
@@ -483,9 +490,7 @@ Status Engine::open() {
   models::TraceOptions trace;
   trace.dtype = *options_.dtype;
   trace.kv_dtype = *options_.kv_dtype;
-  trace.sequence_parts = options_.sequence_parts;
-  if (options_.graph.pipeline.ranks.sent_tokens > 0) trace.token_shares = options_.member->world().size;
-  trace.parts_on_host = platform_.device->info().kind == DeviceKind::Ascend;  // its attention's lengths are the host's
+  trace_ranks(options_, platform_.device->info(), trace);
   trace.adapter_slots = options_.max_loras;
   trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);
   if (model_->encoder) trace.max_tokens = std::max(trace.max_tokens, options_.context_length);

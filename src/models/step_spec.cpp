@@ -286,6 +286,18 @@ Status StepSpec::check() const {
   return Status::ok();
 }
 
+// What differs over the parts of a world, or what it is made of on the device.
+static void add_part_inputs(const TraceOptions& o, StepSpec& s) {
+  const Dim t(1, kTokens), q(1, kQueryBorders);
+  s.inputs.push_back(
+      {.name = std::string(kPartRowsInput), .type = {DType::I32, {Dim(o.sequence_parts + 1)}}, .producer = part_rows});
+  if (!o.parts_on_host) return;
+  s.inputs.push_back(
+      {.name = std::string(kOwnSlotsInput), .type = {o.index_dtype, {t}}, .producer = slots, .destination = true});
+  s.inputs.push_back({.name = std::string(kOwnBordersInput), .type = {o.index_dtype, {q}}, .producer = cu_seqlens});
+  s.inputs.push_back({.name = std::string(kOwnRowsInput), .type = {DType::I32, {t}}, .producer = no_rows});
+}
+
 StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions& o) {
   using In = nn::StepInputs;
   const Dim t(1, kTokens), r(1, kSequences), q(1, kQueryBorders), l(1, kLogitRows);
@@ -327,15 +339,7 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
                .member = &In::last_rows,
                .padding_below = t,
                .change = ask_for_another_row}};
-  if (o.sequence_parts > 1)
-    s.inputs.push_back({.name = std::string(kPartRowsInput),
-                        .type = {DType::I32, {Dim(o.sequence_parts + 1)}},
-                        .producer = part_rows});
-  if (o.sequence_parts > 1 && o.parts_on_host) {
-    s.inputs.push_back({.name = std::string(kOwnSlotsInput), .type = ids({t}), .producer = slots, .destination = true});
-    s.inputs.push_back({.name = std::string(kOwnBordersInput), .type = ids({q}), .producer = cu_seqlens});
-    s.inputs.push_back({.name = std::string(kOwnRowsInput), .type = {DType::I32, {t}}, .producer = no_rows});
-  }
+  if (o.sequence_parts > 1) add_part_inputs(o, s);
   // Read by what the pass add_lora places, if anything.
   if (o.adapter_slots > 0)
     s.inputs.push_back({.name = std::string(kAdapterIdsInput),
