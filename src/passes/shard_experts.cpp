@@ -23,8 +23,10 @@ Status Sharder::groups(Node& n) {
   ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways(), share_.experts));
   const Cut mine{here.first, here.count, all};
   std::optional<Cut> cut;
-  if (linear && ways() > 1) cut = share_of_columns(rows, {share_.rank % ways(), ways()});
   ASSIGN_OR_RETURN(Value * borders, own_borders(n.in[starts], mine));
+  const int way = share_.rank % ways();
+  if (linear && ways() > 1)
+    cut = packed_.contains(borders) ? columns_of(way, rows) : share_of_columns(rows, {way, ways()});
   std::vector<Value*> in(n.in.size());
   for (size_t i = 0; i < starts; ++i) {
     const Placed& p = placed(n.in[i]);

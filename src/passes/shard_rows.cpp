@@ -69,7 +69,7 @@ Result<Value*> Sharder::own_columns(const Value* old) {
   if (p.gathered) return p.gathered;
   std::vector<double> borders{0};
   for (int way = 0; way < ways(); ++way) {
-    const Cut cut = share_of_columns(p.cut->of, {way, ways()});
+    const Cut cut = columns_of(way, p.cut->of);
     borders.push_back(static_cast<double>(cut.first + cut.count));
   }
   const auto way = int64_t{share_.rank % ways()};

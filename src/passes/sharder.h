@@ -51,6 +51,11 @@ class Sharder {
   bool parted() const { return share_.sequences > 1; }
   // Ranks that have the same experts.
   int ways() const { return share_.size / share_.experts; }
+  // Columns that one of these has of rows that lie packed: as many as the others, where they can be shared out so.
+  Cut columns_of(int way, int64_t columns) const {
+    const RankShare share{way, ways()};
+    return columns % ways() == 0 ? share_of(columns, share) : share_of_columns(columns, share);
+  }
   Placed& placed(const Value* v) { return at_.at(v); }
   Status visit(Node& n);
   // By the op's traits, once no operand has rows of own groups alone any more.
