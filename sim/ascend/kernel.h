@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,12 +38,30 @@ struct DeviceFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What a kernel does that all ranks of a communicator run together, in place of compute().
+struct Exchange {
+  std::string group;   // the communicator's name
+  uint64_t count = 0;  // what all ranks must say alike: elements and their type
+  int32_t type = 0;
+  double even_bytes = 0;  // over the fullest link where all get as much, for where arithmetic is skipped
+  // Both as compute(): what the other ranks may read, and what is made of that of all of them, by rank. Of the latter
+  // the bytes that cross the fullest link.
+  std::function<std::vector<uint8_t>()> give;
+  std::function<double(const std::vector<std::vector<uint8_t>>&)> take;
+};
+
 struct Kernel {
   std::string name;  // "aclnnRmsNorm"; of a copy that makes an operand contiguous "aclnnRmsNorm/contiguous"
   Unit unit = Unit::Vector;
   Work work;
   std::vector<Touch> touches;
   std::function<void()> compute;  // everything it reads was noted at launch; not called where arithmetic is skipped
+  std::shared_ptr<const Exchange> exchange = nullptr;
+};
+
+// This process's seat in a communicator.
+struct Seat {
+  int rank = 0, size = 0;  // size 0: there is no communicator of that name
 };
 
 #pragma GCC visibility push(default)  // visible outside the library for the tests of both halves
@@ -50,6 +69,8 @@ struct Kernel {
 // What phase 2 of an operator does with its kernels: queued on the stream, recorded by a capture, or redirected by an
 // open task update. The answer is the runtime's error code.
 int launch(void* stream, std::vector<Kernel> kernels);
+
+Seat seat_in(const std::string& group);
 
 // In compute() only: where the bytes of a device address really are. An address outside every living block throws,
 // which the runtime turns into the fault of the kernel; let it pass.

@@ -77,6 +77,7 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
   }
   o.ep_size = f.expert_parts();
   o.reduce_over_ranks = f.reduces();
+  o.dispatch = f.sends_rows();
   o.sequence_parts = f.sequence_parts();
   ASSIGN_OR_RETURN(o.graph, f.graph.options(f.limits()));
   o.graph.pipeline.expand_latents = f.mla_prefill == "expanded";
@@ -267,6 +268,7 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"tp_form", &tp_form},
           {"ep_size", &ep_size},
           {"enable_expert_parallel", &enable_expert_parallel},
+          {"moe_a2a_backend", &moe_a2a_backend},
           {"dist_launcher", &dist_launcher},
           {"nnodes", &nnodes},
           {"dist_timeout", &dist_timeout},
@@ -288,6 +290,13 @@ std::vector<std::string> ModelSettings::plain_notices() const {
     if (!hub.revision.empty()) out.push_back(fmt::format("`revision` {}: {}", hub.revision, kNoHub));
     if (!hub.download_dir.empty()) out.push_back(fmt::format("`download_dir` {}: {}", hub.download_dir, kNoHub));
   }
+  const auto on = device_options(device, ascend_runtime, ::getenv);
+  const bool ascend = on.is_ok() && on->kind == DeviceKind::Ascend;
+  if (moe_a2a_backend != "none" && !(ascend && sends_rows()))
+    out.push_back(fmt::format("`moe_a2a_backend` {}: {}; effective: none", moe_a2a_backend,
+                              moe_a2a_backend == "deepep" && ascend
+                                  ? "it takes `ep_size` equal to `tp_size`, above 1"
+                                  : "ranks exchange the results of all rows of their experts"));
   for (std::string& text : speculation.notices()) out.push_back(std::move(text));
   return out;
 }
@@ -414,6 +423,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const ModelSettings& chosen,
   device.threads = static_cast<int>(chosen.threads);
   device.live_sizes = chosen.live_sizes;
   device.member = options.member = chosen.member;
+  device.dispatch = options.dispatch = options.dispatch && device.kind == DeviceKind::Ascend;
   device.index = chosen.replica * static_cast<int>(chosen.tp_size);
   // Replicas of a host share its memory; those of other devices have one each.
   if (device.kind == DeviceKind::Cpu) options.memory_share = 1.0 / static_cast<double>(chosen.replicas());

@@ -25,7 +25,8 @@ struct ModelSettings {
   std::string tokenizer_path;  // "" = next to the model
   std::string device;
   std::optional<std::string> ascend_runtime;  // system, sim
-  std::string dtype, kv_dtype, quantization, pooling, mla_prefill, load_format, isa, dist_launcher, tp_form;
+  std::string dtype, kv_dtype, quantization, pooling, mla_prefill, load_format, isa, dist_launcher, tp_form,
+      moe_a2a_backend;
   GraphSettings graph;
   SpeculationSettings speculation;
   int64_t threads;
@@ -67,6 +68,8 @@ struct ModelSettings {
   int64_t chunk_tokens() const { return std::max<int64_t>(0, chunked_prefill_size.value_or(0)); }  // 0: by the device
   // Whether ranks add sums in place of gathering activations: their bits are then not those of one rank.
   bool reduces() const { return tp_form == "reduce" && tp_size > 1; }
+  // Whether rows go to the ranks of their experts alone.
+  bool sends_rows() const { return moe_a2a_backend == "deepep" && tp_size > 1 && expert_parts() == tp_size; }
   int64_t expert_parts() const { return enable_expert_parallel ? tp_size : ep_size; }
   // Parts of the ranks that share out sequences, or engines with all ranks each: `dp_size` says how many.
   int64_t sequence_parts() const { return enable_dp_attention ? dp_size : 1; }

@@ -92,8 +92,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
         p.device = options.shared;
         return p;
       }
-      ASSIGN_OR_RETURN(auto ascend, ascend::make_ascend_device(
-                                        {options.ascend_runtime, options.ascend_fia, options.index, options.member}));
+      ASSIGN_OR_RETURN(auto ascend, ascend::make_ascend_device({options.ascend_runtime, options.ascend_fia,
+                                                                options.index, options.member, options.dispatch}));
       ascend::register_ascend(*p.kernels, ascend.context);
       p.device = std::move(ascend.device);
       return p;

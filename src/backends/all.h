@@ -32,9 +32,10 @@ struct DeviceOptions {
   bool live_sizes = true;                 // false: the CPU freezes sizes at capture as accelerators do; for checks
   std::string ascend_runtime = "system";  // where Ascend's libraries come from; "sim": the simulator's
   bool ascend_fia = true;  // attention by FusedInferAttentionScore; false: by Prompt- and IncreFlashAttention
-  const CudaStandIn* cuda_stand_in = nullptr;          // in place of a GPU
-  int index = 0;                                       // of the visible devices, that of rank 0; cuda, ascend
-  std::shared_ptr<ranks::Member> member = nullptr;     // of a world of several ranks; cpu, cuda, ascend
+  const CudaStandIn* cuda_stand_in = nullptr;       // in place of a GPU
+  int index = 0;                                    // of the visible devices, that of rank 0; cuda, ascend
+  std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks; cpu, cuda, ascend
+  bool dispatch = false;  // those ranks send rows to the ranks of their experts by operators of their own; ascend
   std::optional<uint64_t> mix_streams = std::nullopt;  // as CpuDeviceOptions::mix_streams; cpu
   // That of another platform of the same kind, in place of a new one; cpu, ascend.
   std::shared_ptr<Device> shared = nullptr;

@@ -104,10 +104,12 @@ void KeyBuilder::add(const PipelineOptions& options) {
   add("observe linears", options.observe_linears);
   add("expand latents", options.expand_latents);
   add("observe experts", options.observe_experts);
+  add("sent tokens", fmt::format("{}/{}", options.ranks.sent_tokens, options.ranks.most_sent));
   add("ranks", fmt::format("{}/{}/{}/{}/{}", options.ranks.rank, options.ranks.size, options.ranks.experts,
                            options.ranks.sequences, options.ranks.reduce));
   for (const std::string_view name :
-       {options.part_inputs.slots, options.part_inputs.borders, options.part_inputs.part_rows})
+       {options.part_inputs.slots, options.part_inputs.borders, options.part_inputs.part_rows,
+        options.part_inputs.own_slots, options.part_inputs.own_borders, options.part_inputs.own_rows})
     add("input of a part", name);
   add("lora", fmt::format("{}/{}/{}", options.lora.count, options.lora.rank, options.lora.ids));
   add("streams", options.streams);

@@ -15,6 +15,7 @@
 #include "engine/learned.h"
 #include "engine/memory_rules.h"
 #include "models/foreign_fields.h"
+#include "ops/collectives.h"
 #include "passes/house_passes.h"
 #include "weights/loader.h"
 #include "weights/weight_cache.h"
@@ -185,6 +186,13 @@ Status Engine::open_checkpoint() {
 }
 
 namespace {
+
+// What a step has because ranks share out its sequences and its experts' rows.
+void trace_ranks(const EngineOptions& o, const DeviceInfo& device, models::TraceOptions& trace) {
+  trace.sequence_parts = o.sequence_parts;
+  trace.parts_on_host = device.kind == DeviceKind::Ascend;  // the lengths of its attention are the host's
+  if (o.graph.pipeline.ranks.sent_tokens > 0) trace.token_shares = o.member->world().size;
+}
 
 // Which list longrope divides by. The context decides and not a sequence's length, as a token's bits then depend on
 // nothing that comes behind it.
@@ -445,7 +453,12 @@ Status Engine::choose_numbers() {
     options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size,
                                      static_cast<int>(options_.ep_size), static_cast<int>(options_.sequence_parts),
                                      options_.reduce_over_ranks};
-  options_.graph.pipeline.part_inputs = {models::kSlotsInput, models::kBordersInput, models::kPartRowsInput};
+  if (options_.dispatch && options_.member && options_.ep_size == options_.member->world().size) {
+    options_.graph.pipeline.ranks.sent_tokens = models::kSharedTokens;
+    options_.graph.pipeline.ranks.most_sent = kMostSentTokens;
+  }
+  options_.graph.pipeline.part_inputs = {models::kSlotsInput,    models::kBordersInput,    models::kPartRowsInput,
+                                         models::kOwnSlotsInput, models::kOwnBordersInput, models::kOwnRowsInput};
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)
     return error(Code::Unsupported, "{}: this build fills tables with i32 indices; the device's kernels take {}",
@@ -477,7 +490,7 @@ Status Engine::open() {
   models::TraceOptions trace;
   trace.dtype = *options_.dtype;
   trace.kv_dtype = *options_.kv_dtype;
-  trace.sequence_parts = options_.sequence_parts;
+  trace_ranks(options_, platform_.device->info(), trace);
   trace.adapter_slots = options_.max_loras;
   trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);
   if (model_->encoder) trace.max_tokens = std::max(trace.max_tokens, options_.context_length);

@@ -108,6 +108,8 @@ struct EngineOptions {
   int64_t ep_size = 1;             // over so many parts of that world whole experts are shared out
   // Over so many parts of it sequences are shared out: each has a cache of its own (StepItem::part).
   int64_t sequence_parts = 1;
+  // Rows are sent to the ranks of their experts, where the device was made for that and the shapes allow it.
+  bool dispatch = false;
   // LoRA adapters that may be loaded at once (engine/adapter_slots.h), and the rank that each may have; 0: none, and
   // the graphs are those of the model alone.
   int64_t max_loras = 0;

@@ -19,15 +19,13 @@ Status Engine::check_expert_ranks() const {
   const int size = options_.member ? options_.member->world().size : 1;
   std::vector<int64_t> allowed{1};
   const DeviceKind kind = platform_.device->info().kind;
-  const bool whole = kind == DeviceKind::Ascend;
-  for (int64_t n = whole ? std::max(size, 2) : 2; n <= std::min<int64_t>(size, experts); ++n)
+  for (int64_t n = 2; n <= std::min<int64_t>(size, experts); ++n)
     if (size % n == 0) allowed.push_back(n);
   if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
   const std::string& name = config_.fields.architecture;
   const std::string why =
       experts == 0 ? fmt::format("{} has no experts", name)
-                   : fmt::format("{} has {} experts, and the world {} rank{}{}", name, experts, size,
-                                 size == 1 ? "" : "s", !whole || size == 1 ? "" : "; on ascend each has whole experts");
+                   : fmt::format("{} has {} experts, and the world {} rank{}", name, experts, size, size == 1 ? "" : "s");
   return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
 }
 
@@ -37,9 +35,9 @@ Status Engine::check_sequence_ranks() const {
   const auto& f = config_.fields;
   const int size = options_.member ? options_.member->world().size : 1;
   if (parts == 1) return Status::ok();
-  if (const DeviceKind kind = platform_.device->info().kind; kind != DeviceKind::Cpu && kind != DeviceKind::Cuda)
+  if (const DeviceKind kind = platform_.device->info().kind; kind == DeviceKind::Null)
     return invalid(
-        "`enable_dp_attention`: sequences are shared out over ranks on cpu and cuda alone; on {} leave it out",
+        "`enable_dp_attention`: sequences are shared out over ranks on cpu, cuda and ascend; on {} leave it out",
         device_kind_name(kind));
   if (options_.graph.pipeline.expand_latents)
     return invalid(
@@ -226,6 +224,7 @@ Status Engine::follow_beside(const StepMessage& m, const StepPlan& plan) {
   }
   staging_.select(m.slot);
   staging_.take();
+  stage().see_part(options_.graph.pipeline.ranks.part());
   RETURN_IF_ERROR(feed_marked_tokens(m.live));
   StepRunner& runner = *runners_[m.phase];
   const int64_t rows = m.live.value[models::kTokens];
@@ -256,6 +255,7 @@ Status Engine::follow_step(const StepMessage& m) {
   if (stages_.size() > 1) RETURN_IF_ERROR(stream_->synchronize());  // of a step beside this one
   staging_.select(0);
   staging_.take();
+  stage().see_part(options_.graph.pipeline.ranks.part());
   Fault flip;
   flip.kind = m.flips == 2 ? FaultKind::Hang : FaultKind::BitFlip;
   if (m.node >= 0) flip.node = static_cast<uint32_t>(m.node);

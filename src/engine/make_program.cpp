@@ -36,7 +36,7 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
                                  pooling.yes, pooling.no));
   for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));
   const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, sampling,
-               parts, adapters, images, kept_rows, source_width, most_drafts] = trace;
+               parts, adapters, images, kept_rows, source_width, most_drafts, token_shares, parts_on_host] = trace;
   key.add("dtypes", fmt::format("{} {} {}", dtype_name(dtype), dtype_name(kv_dtype), dtype_name(index)));
   for (int64_t n : {max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, parts, adapters})
     key.add("size", n);
@@ -44,6 +44,8 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
   key.add("images", images);
   key.add("source", source_width);
   key.add("drafts", most_drafts);
+  key.add("parts on host", parts_on_host);
+  key.add("token shares", token_shares);
   for (int64_t layer : kept_rows) key.add("kept rows", layer);
   key.add(pipeline);
   key.add(platform);

@@ -345,6 +345,7 @@ LiveSizes ProgramBuilder::frozen(size_t phase, int64_t size, const PoolSizes& po
   live.value[models::kPoolPages] = pools.pages + 1;
   live.value[models::kStateSlots] = pools.slots;
   live.value[models::kSourcePages] = pools.source_pages + 1;
+  live.value[models::kSharedTokens] = models::in_equal_shares(size, trace_.token_shares);
   return live;
 }
 
@@ -362,9 +363,10 @@ Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(size_t phase, Kin
   request.split_ops = options_.split_ops;
   request.arena_epoch = b.arena_epoch;
   request.heads = {std::begin(kStepHeads), std::end(kStepHeads)};
-  request.size_symbols = {models::kTokens};
+  request.size_symbols = {models::kTokens, models::kSharedTokens};
   if (kPhases[phase].each > 0)
-    request.size_symbols = {models::kTokens, models::kSequences, models::kQueryBorders, models::kLogitRows};
+    request.size_symbols = {models::kTokens, models::kSharedTokens, models::kSequences, models::kQueryBorders,
+                            models::kLogitRows};
   return CompiledModel::compile(std::move(it->graph), it->selection, std::move(it->plan), request);
 }
 

@@ -30,13 +30,13 @@ Status agree_on_model(ranks::Member& member, const EngineOptions& o, const check
   return member.agree(
       "settings",
       fmt::format("{}, cache {}, {}, steps of {} tokens and {} sequences, context {}, graphs {} {} {}, passes {} "
-                  "without {}, experts over {}, sequences over {}, form {}, {} adapters of rank {}",
+                  "without {}, experts over {}{}, sequences over {}, form {}, {} adapters of rank {}",
                   dtype_name(*o.dtype), dtype_name(*o.kv_dtype),
                   o.graph.pipeline.quantisation ? o.graph.pipeline.quantisation->summary() : "", o.chunked_prefill_size,
                   o.max_running_requests, o.context_length, static_cast<int>(o.graph.policy),
                   graph_mode_name(o.graph.decode), graph_mode_name(o.graph.prefill), fmt::join(p.enable, ","),
-                  fmt::join(p.disable, ","), o.ep_size, o.sequence_parts, o.reduce_over_ranks ? "reduce" : "gather",
-                  o.max_loras, o.max_lora_rank));
+                  fmt::join(p.disable, ","), o.ep_size, o.dispatch ? " (sent)" : "", o.sequence_parts,
+                  o.reduce_over_ranks ? "reduce" : "gather", o.max_loras, o.max_lora_rank));
 }
 
 Result<int64_t> least_of_all(ranks::Member& member, int64_t mine) {

@@ -10,6 +10,7 @@ using models::StepPart;
 Status StepStage::attach(Staging& staging, const models::StepSpec& step, int64_t vocab, const DeviceInfo& device,
                          int slot) {
   staging_ = &staging;
+  token_shares_ = step.token_shares;
   inputs_.clear();
   for (const InputSpec& spec : step.inputs) {
     const auto view = staging.input(spec.name, slot);
@@ -101,6 +102,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   size[models::kPoolPages] = pools.pages + 1;  // the scratch page
   size[models::kStateSlots] = pools.slots;
   size[models::kSourcePages] = pools.source_pages + 1;
+  size[models::kSharedTokens] = models::in_equal_shares(size[models::kTokens], token_shares_);
   const auto fits = [&](models::StepSymbol of, std::string_view what) {
     const int64_t bound = bounds_.value[of];
     return bound == 0 || size[of] <= bound ? Status::ok()
@@ -123,7 +125,16 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
     in.spec->producer(rows, in.view);
     if (in.spec->used) staging_->use(in.spec->name, in.spec->used(rows));
   }
+  see_part(0);
   return live;
+}
+
+void StepStage::see_part(int part) {
+  const auto own_rows = ints(models::kOwnRowsInput);
+  if (own_rows.empty()) return;
+  models::see_part({ints(models::kPartRowsInput), ints(models::kSlotsInput), ints(models::kBordersInput),
+                    ints(models::kOwnSlotsInput), ints(models::kOwnBordersInput), own_rows},
+                   part, {{}, skips_negative_slots_});
 }
 
 void StepStage::drop(int64_t r, int64_t first, int64_t count) {

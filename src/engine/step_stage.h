@@ -85,6 +85,9 @@ class StepStage {
   // Rows of sequence `r` of the step, tokens [first, first + count), belong to no sequence any more: nothing is
   // written.
   void drop(int64_t r, int64_t first, int64_t count);
+  // Of the step that is staged for all parts of a world, what is this one's; nothing where the device finds it out
+  // itself. fill() sees part 0, which the front is of.
+  void see_part(int part);
   // Neutral everywhere, as for an empty batch.
   Status clear(const PoolSizes& pools) { return fill({}, pools).status(); }
 
@@ -103,6 +106,7 @@ class StepStage {
   LiveSizes bounds_;                     // by the inputs that are sized so; 0: by none
   int64_t columns_ = 0;                  // of the page table; 0: there is none
   int64_t world_parts_ = 0;              // that share out sequences; 0: they do not
+  int64_t token_shares_ = 1;
   int64_t vocab_ = 0, hidden_ = 0;
   bool draws_ = false, keeps_drafts_ = false, skips_negative_slots_ = true;
 };

@@ -33,12 +33,14 @@ Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& given, const
   tracer.symbol("L", logit_rows);
   const Dim pages = tracer.symbol("P", o.pool_pages);
   const bool source = step.has_source();
-  if (o.sampling || step.has_states() || source) tracer.symbol("E", logit_rows);
+  const bool shares = o.token_shares > 1;  // symbols are numbered in order, so those before its own are there, too
+  if (o.sampling || step.has_states() || source || shares) tracer.symbol("E", logit_rows);
   nn::StepInputs in;
   for (const InputSpec& i : step.inputs) (i.member ? in.*i.member : in.added[i.name]) = tracer.input(i.name, i.type);
   in.kept_rows = o.kept_rows;
-  const Dim slots = step.has_states() || source ? tracer.symbol("S", o.pool_pages) : Dim();
-  const Dim source_pages = source ? tracer.symbol("H", o.pool_pages) : Dim();
+  const Dim slots = step.has_states() || source || shares ? tracer.symbol("S", o.pool_pages) : Dim();
+  const Dim source_pages = source || shares ? tracer.symbol("H", o.pool_pages) : Dim();
+  if (shares) tracer.symbol("D", in_equal_shares(o.max_tokens, o.token_shares));
   for (const CacheSpec& c : step.caches) {
     // A pool is not planned by the graph.
     Shape shape{c.kind == CacheSpec::Kind::Paged ? pages : c.kind == CacheSpec::Kind::Source ? source_pages : slots};

@@ -86,6 +86,9 @@ void part_rows(const StepRows& step, const TensorView& view) {
   }
 }
 
+// Until a rank makes its own of them no row is of any part.
+void no_rows(const StepRows&, const TensorView& view) { fill_rest(ints(view), 0, 0); }
+
 void adapter_ids(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   const int64_t rows = for_each_row(step, [&](const StepPart& p, int64_t, int64_t row) { out[row] = p.adapter; });
@@ -222,6 +225,17 @@ int32_t StepRows::no_page_slot(int64_t row) const {
   return skips_negative_slots ? -1 : static_cast<int32_t>(kv::kScratchPage * kPageTokens + row % kPageTokens);
 }
 
+void see_part(const PartViews& v, int part, const StepRows& none) {
+  const auto p = static_cast<size_t>(part);
+  const int32_t first = v.part_rows[p], end = v.part_rows[p + 1];
+  for (size_t row = 0; row < v.own_rows.size(); ++row) {
+    const bool mine = static_cast<int32_t>(row) >= first && static_cast<int32_t>(row) < end;
+    v.own_rows[row] = mine ? 1 : 0;
+    v.own_slots[row] = mine ? v.slots[row] : none.no_page_slot(static_cast<int64_t>(row));
+  }
+  for (size_t i = 0; i < v.own_borders.size(); ++i) v.own_borders[i] = std::clamp(v.borders[i], first, end);
+}
+
 int64_t StepRows::edited() const {
   int64_t rows = 0;
   for (const StepPart& p : parts) rows += p.edits ? p.drawn_rows() : 0;
@@ -273,11 +287,24 @@ Status StepSpec::check() const {
   return Status::ok();
 }
 
+// What differs over the parts of a world, or what it is made of on the device.
+static void add_part_inputs(const TraceOptions& o, StepSpec& s) {
+  const Dim t(1, kTokens), q(1, kQueryBorders);
+  s.inputs.push_back(
+      {.name = std::string(kPartRowsInput), .type = {DType::I32, {Dim(o.sequence_parts + 1)}}, .producer = part_rows});
+  if (!o.parts_on_host) return;
+  s.inputs.push_back(
+      {.name = std::string(kOwnSlotsInput), .type = {o.index_dtype, {t}}, .producer = slots, .destination = true});
+  s.inputs.push_back({.name = std::string(kOwnBordersInput), .type = {o.index_dtype, {q}}, .producer = cu_seqlens});
+  s.inputs.push_back({.name = std::string(kOwnRowsInput), .type = {DType::I32, {t}}, .producer = no_rows});
+}
+
 StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions& o) {
   using In = nn::StepInputs;
   const Dim t(1, kTokens), r(1, kSequences), q(1, kQueryBorders), l(1, kLogitRows);
   const auto ids = [&](Shape shape) { return TensorType{o.index_dtype, shape}; };
   StepSpec s;
+  s.token_shares = o.token_shares;
   s.inputs = {{.name = std::string(kTokensInput),
                .type = ids({t}),
                .producer = tokens,
@@ -313,10 +340,7 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
                .member = &In::last_rows,
                .padding_below = t,
                .change = ask_for_another_row}};
-  if (o.sequence_parts > 1)
-    s.inputs.push_back({.name = std::string(kPartRowsInput),
-                        .type = {DType::I32, {Dim(o.sequence_parts + 1)}},
-                        .producer = part_rows});
+  if (o.sequence_parts > 1) add_part_inputs(o, s);
   // Read by what the pass add_lora places, if anything.
   if (o.adapter_slots > 0)
     s.inputs.push_back({.name = std::string(kAdapterIdsInput),

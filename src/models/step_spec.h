@@ -43,6 +43,8 @@ struct TraceOptions {
   int64_t source_width = 0;  // of such a model: numbers of a row that its source keeps
   // Where sequences keep states: drafts that one may have in a step. States are larger by what these would change.
   int64_t most_drafts = 0;
+  int64_t token_shares = 1;    // ranks that share out the tokens of a step for their experts
+  bool parts_on_host = false;  // the host reads what differs over parts, so each rank stages its own
   static constexpr int64_t kMostDrafts = 15;
 
   // W: words for the changes of logits in one step: a mask for every sequence, and so many more for biases and
@@ -54,7 +56,7 @@ struct TraceOptions {
 // Names of the symbols, in the order of their ids.
 // T tokens, R sequences, Q = R + 1, L rows with logits, P pages of the pool; where tokens are drawn or states kept also
 // E rows whose logits are changed; S slots of the pool of states; H pages of another
-// engine's pool, whose rows a head drafts from
+// engine's pool, whose rows a head drafts from; D tokens, rounded up to a multiple of TraceOptions::token_shares
 enum StepSymbol : SymbolId {
   kTokens = 1,
   kSequences,
@@ -63,7 +65,8 @@ enum StepSymbol : SymbolId {
   kPoolPages,
   kEditedRows,
   kStateSlots,
-  kSourcePages
+  kSourcePages,
+  kSharedTokens
 };
 
 // Of a sequence of a head that drafts: where the rows are that it drafts from (models/draft_head.h).
@@ -134,6 +137,9 @@ struct InputSpec {
   bool (*change)(const TensorView& input, int64_t row, const LiveSizes& live) = nullptr;
 };
 
+// kSharedTokens of so many tokens.
+constexpr int64_t in_equal_shares(int64_t tokens, int64_t shares) { return (tokens + shares - 1) / shares * shares; }
+
 struct CacheSpec {
   enum class Kind : uint8_t {
     Paged,        // what attention remembers of tokens: rows of pages, which the prefix cache shares
@@ -153,6 +159,7 @@ struct CacheSpec {
 struct StepSpec {
   std::vector<InputSpec> inputs;
   std::vector<CacheSpec> caches;
+  int64_t token_shares = 1;  // TraceOptions::token_shares
 
   bool has_states() const;
   bool has_source() const;  // it is a head that drafts
@@ -165,9 +172,17 @@ struct StepSpec {
 // Inputs that the engine or its checks look at by themselves.
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
                            kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
-                           kEditWordsInput = "edit_words", kPartRowsInput = "part_rows",
+                           kEditWordsInput = "edit_words", kPartRowsInput = "part_rows", kOwnSlotsInput = "own_slots",
+                           kOwnBordersInput = "own_borders", kOwnRowsInput = "own_rows",
                            kStateWriteInput = "state_write", kStateDraftsInput = "state_drafts",
                            kAdapterIdsInput = "adapter_ids";
+// Where the host reads what differs over parts of a world: slots and borders of the rows of one part alone, which are
+// nowhere and empty for the others, and 1 for each of its rows. Each rank makes its own of what was staged for all.
+struct PartViews {
+  std::span<const int32_t> part_rows, slots, borders;
+  std::span<int32_t> own_slots, own_borders, own_rows;
+};
+void see_part(const PartViews& views, int part, const StepRows& none);
 // Caches of hidden states: those that a model keeps, and those of another model that a head reads.
 constexpr std::string_view kKeptRows = "kept_rows", kSourceRows = "source_rows";
 

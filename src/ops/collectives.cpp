@@ -116,7 +116,64 @@ Result<Types> infer_combine_over_ranks(const OpCall& c) {
   RETURN_IF_ERROR(want_range(c, "first", 0, groups - count));
   RETURN_IF_ERROR(want_dim(c, 0, 0, Dim(s[0].factor * std::min(s[1].factor, count), s[0].symbol),
                            "most rows of this rank's experts"));
+  RETURN_IF_ERROR(want_range(c, "ways", 1, INT32_MAX));
+  return Types{{c.in[0].dtype, {s[0], Dim(c.in[0].shape[1].factor * c.attrs->integer("ways"))}}};
+}
+
+Result<Types> infer_dispatch_over_ranks(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
+  RETURN_IF_ERROR(want_constant(c, 1, 1));
+  const int64_t groups = c.attrs->integer("groups"), count = c.attrs->integer("count");
+  RETURN_IF_ERROR(want_range(c, "groups", 1, INT32_MAX));
+  RETURN_IF_ERROR(want_range(c, "count", 1, groups));
+  RETURN_IF_ERROR(want_range(c, "first", 0, groups - count));
+  RETURN_IF_ERROR(want_range(c, "symbol", 1, kMaxSymbols - 1));
+  const Dim rows(std::min(c.in[1].shape[1].factor, count), static_cast<SymbolId>(c.attrs->integer("symbol")));
+  return Types{{c.in[0].dtype, {rows, c.in[0].shape[1]}},
+               {DType::I32, {Dim(count + 1)}},
+               {DType::I32, {rows, Dim(kSentRowWords)}},
+               {DType::I32, {Dim(groups)}}};
+}
+
+Result<Types> infer_combine_dispatched(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const Shape& s = c.in[1].shape;
+  for (size_t i : {1, 2}) {
+    RETURN_IF_ERROR(want_rank(c, i, 2, 2));
+    RETURN_IF_ERROR(want_dtype(c, i, i == 1 ? DType::F32 : DType::I32));
+    for (int d : {0, 1}) RETURN_IF_ERROR(want_dim(c, i, d, s[d], "same of weights"));
+  }
+  RETURN_IF_ERROR(want_constant(c, 1, 1));
+  RETURN_IF_ERROR(want_rank(c, 3, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 3, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 3, 0, c.in[0].shape[0], "number of rows of y"));
+  RETURN_IF_ERROR(want_dim(c, 3, 1, Dim(kSentRowWords), "numbers that dispatch_over_ranks tells of a row"));
+  RETURN_IF_ERROR(want_rank(c, 4, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 4, DType::I32));
+  RETURN_IF_ERROR(want_constant(c, 4, 0));
   return Types{{c.in[0].dtype, {s[0], c.in[0].shape[1]}}};
+}
+
+Result<Types> infer_gather_columns(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  const std::vector<double>& borders = c.attrs->numbers("borders");
+  if (borders.size() < 2 || borders[0] != 0 || !std::is_sorted(borders.begin(), borders.end()))
+    return invalid("{}: borders of columns rise from 0", describe(c));
+  const auto ways = static_cast<int64_t>(borders.size()) - 1;
+  RETURN_IF_ERROR(want_range(c, "way", 0, ways - 1));
+  const auto way = static_cast<size_t>(c.attrs->integer("way"));
+  if (static_cast<double>(c.in[0].shape[1].factor) != borders[way + 1] - borders[way])
+    return invalid("{}: {} columns, and {} between the borders", describe(c), c.in[0].shape[1].factor,
+                   borders[way + 1] - borders[way]);
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(static_cast<int64_t>(borders.back()))}}};
 }
 
 Result<Types> infer_gather_groups(const OpCall& c) {
@@ -125,6 +182,19 @@ Result<Types> infer_gather_groups(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
   RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
   RETURN_IF_ERROR(want_constant(c, 1, 0));
+  const int64_t first = c.attrs->integer("first"), of = c.attrs->integer("of"), count = c.in[0].shape[1].factor;
+  if (first < 0 || of < count || first > of - count)
+    return invalid("{}: columns [{}, {} + {}) are not inside the {} of all ranks", describe(c), first, first, count,
+                   of);
+  return Types{{c.in[0].dtype, {c.in[0].shape[0], Dim(of)}}};
+}
+
+Result<Types> infer_gather_marked(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
+  RETURN_IF_ERROR(want_constant(c, 0, 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::I32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows of x"));
   const int64_t first = c.attrs->integer("first"), of = c.attrs->integer("of"), count = c.in[0].shape[1].factor;
   if (first < 0 || of < count || first > of - count)
     return invalid("{}: columns [{}, {} + {}) are not inside the {} of all ranks", describe(c), first, first, count,
@@ -210,16 +280,41 @@ void register_collective_ops(OpRegistry& ops) {
           "[S, n], i32 [G + 1] on each rank -> [S, of] on all: rows [starts[0], starts[G]) and columns "
           "[first, first + n) are this rank's; no other rank has them, and rows of no rank are undefined; any type");
   ops.add(
+      "gather_marked(Tensor x, Tensor here, *, int first, int of) -> Tensor : collective", infer_gather_marked,
+      "[T, n], i32 [T] on each rank -> [T, of] on all: rows t with here[t] = 1, else 0, and columns [first, first + "
+      "n) are this rank's; no other rank has them, and rows of no rank are zero; any type");
+  ops.add(
       "own_rows(Index token, Index starts, *, int first, int count, int top_k) -> (Tensor, Tensor)", infer_own_rows,
       "i32 [T k], [E + 1] -> i32 [T m], i32 [count + 1]: of rows sorted by expert those of experts [first, first + "
       "count), and their borders from 0; m = min(top_k, count) is the most of a token, rows left over are undefined");
   ops.add(
-      "combine_over_ranks(Tensor y, Tensor weights, Index place, Index experts, Index starts, *, int first, int count) "
-      "-> Tensor : collective",
+      "combine_over_ranks(Tensor y, Tensor weights, Index place, Index experts, Index starts, *, int first, int count, "
+      "int ways) -> Tensor : collective",
       infer_combine_over_ranks,
-      "[T m, N] on each rank, f32 [T, k], i32 [T, k], i32 [T, k], i32 [E + 1] -> [T, N] on all: moe_combine, where the "
-      "row of a choice is on the rank that has its expert, at place[t, j] - starts[first]; experts are shared out in "
-      "order, as evenly as they can be");
+      "[T m, N] on each rank, f32 [T, k], i32 [T, k], i32 [T, k], i32 [E + 1] -> [T, ways N] on all: moe_combine, "
+      "where "
+      "the row of a choice is on the ranks that have its expert, at place[t, j] - starts[first]; experts are shared "
+      "out "
+      "in order, as evenly as they can be, over parts of `ways` ranks, of which each has N columns, in order");
+  ops.add(
+      "dispatch_over_ranks(Tensor x, Index experts, *, int first, int count, int groups, int symbol) -> (Tensor, "
+      "Tensor, "
+      "Tensor, Tensor) : collective",
+      infer_dispatch_over_ranks,
+      "[T, H], i32 [T, k] -> [D m, H], i32 [count + 1], i32 [D m, 128], i32 [E]: the rows that chose experts [first, "
+      "first + count), in their order, the borders of these, and what the ranks tell each other of them; each rank "
+      "sends "
+      "its share of the tokens, which are D in all: T, rounded up to a multiple of the ranks");
+  ops.add(
+      "combine_dispatched(Tensor y, Tensor weights, Index experts, Tensor sent, Tensor counts) -> Tensor : collective",
+      infer_combine_dispatched,
+      "[D m, N] on each rank, f32 [T, k], i32 [T, k], i32 [D m, 128], i32 [E] -> [T, N] on all: moe_combine of the "
+      "rows "
+      "that dispatch_over_ranks brought; each rank adds those of its share of the tokens");
+  ops.add(
+      "gather_columns(Tensor x, *, int way, floats borders) -> Tensor : collective", infer_gather_columns,
+      "[S, n] on each of some ranks in order, which have the same rows -> [S, N] on these: rank `way` of them has the "
+      "columns between two borders; other ranks exchange theirs meanwhile; any type");
   ops.add("sum_parts(Rows x, Tensor? bias, *, int parts, str out) -> Tensor", infer_sum_parts,
           "f32 [T, parts N], [N]? -> [T, N]: the sum of the parts of a row, from the first to the last (+ bias), in "
           "fp32, rounded once to `out`");

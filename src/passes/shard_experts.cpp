@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "nn/experts.h"
+#include "ops/collectives.h"
 #include "passes/sharder.h"
 
 namespace reprise {
@@ -22,12 +23,15 @@ Status Sharder::groups(Node& n) {
   ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways(), share_.experts));
   const Cut mine{here.first, here.count, all};
   std::optional<Cut> cut;
-  if (linear && ways() > 1) cut = share_of_columns(rows, {share_.rank % ways(), ways()});
   ASSIGN_OR_RETURN(Value * borders, own_borders(n.in[starts], mine));
+  const int way = share_.rank % ways();
+  if (linear && ways() > 1)
+    cut = packed_.contains(borders) ? columns_of(way, rows) : share_of_columns(rows, {way, ways()});
   std::vector<Value*> in(n.in.size());
   for (size_t i = 0; i < starts; ++i) {
-    if (placed(n.in[i]).groups == borders && !placed(n.in[i]).cut) {
-      in[i] = placed(n.in[i]).value;
+    const Placed& p = placed(n.in[i]);
+    if (p.groups == borders && (!p.cut || packed_.contains(borders))) {
+      ASSIGN_OR_RETURN(in[i], own_columns(n.in[i]));
     } else {
       ASSIGN_OR_RETURN(in[i], whole(n.in[i]));
     }
@@ -66,12 +70,15 @@ const Node* Sharder::combined_over_ranks(const Node& n, const Cut& mine) {
   const Node* found = nullptr;
   for (const Use& u : n.result(1)->uses)
     if (u.user->op->has(op_trait::kCombines) && u.declared().role == OperandRole::Index && !found) found = u.user;
-  if (!found || share_.experts != share_.size || n.result(1)->uses.size() != 1) return nullptr;
+  if (!found || n.result(1)->uses.size() != 1) return nullptr;
   for (const Use& u : n.result(0)->uses)
     if (!u.user->op->has(op_trait::kGathers) || u.declared().role != OperandRole::Index) return nullptr;
   const OpSchema* op = c_.ops().find("combine_over_ranks");
   if (!op) return nullptr;
-  const TensorType &chosen = n.in[0]->type, &y = found->in[0]->type;
+  const TensorType& chosen = n.in[0]->type;
+  TensorType y = found->in[0]->type;
+  if (y.shape[1].factor % ways() != 0) return nullptr;
+  y.shape[1] = Dim(y.shape[1].factor / ways());
   const Dim tokens = chosen.shape[0], rows(tokens.factor * std::min(chosen.shape[1].factor, mine.count), tokens.symbol);
   const std::vector<TensorType> types{
       {y.dtype, {rows, y.shape[1]}}, found->in[1]->type, n.result(1)->type, chosen, n.result(2)->type};
@@ -79,21 +86,97 @@ const Node* Sharder::combined_over_ranks(const Node& n, const Cut& mine) {
   if (c_.has_kernel(*c_.ops().find("gather_groups"), gathered, {{"first", int64_t{0}}, {"of", y.shape[1].factor}})
           .is_ok())
     return nullptr;
-  const Attrs attrs{{"first", mine.first}, {"count", mine.count}};
+  const Attrs attrs{{"first", mine.first}, {"count", mine.count}, {"ways", int64_t{ways()}}};
   return c_.has_kernel(*op, types, attrs).is_ok() ? found : nullptr;
 }
 
+Sharder::Sending Sharder::sending(const Node& n, const Cut& mine) {
+  Sending s;
+  const auto no = [&](std::string_view why) {
+    s.gather = s.combine = nullptr;
+    s.why = why;
+    return s;
+  };
+  if (ways() > 1) return no("several ranks have the same experts");
+  if (mine.of % share_.experts != 0) return no("ranks have unequal numbers of experts");
+  for (const Use& u : n.result(0)->uses) {
+    if (s.gather || !u.user->op->has(op_trait::kGathers) || u.declared().role != OperandRole::Index)
+      return no("rows are sorted in more than one place");
+    s.gather = u.user;
+  }
+  for (const Use& u : n.result(1)->uses) {
+    if (s.combine || !u.user->op->has(op_trait::kCombines) || u.declared().role != OperandRole::Index)
+      return no("rows are asked for in more than one place");
+    s.combine = u.user;
+  }
+  for (const Use& u : n.result(2)->uses)
+    if (u.declared().role != OperandRole::Starts) return no("the borders of experts are asked for");
+  if (!s.gather || !s.combine) return no("rows do not come back");
+  const TensorType &x = s.gather->in[0]->type, &chosen = n.in[0]->type, &y = s.combine->in[0]->type;
+  const int64_t tokens = chosen.shape[0].value(g_.bounds());
+  if (tokens > share_.most_sent * share_.size)
+    return no(fmt::format("a step has up to {} tokens, and the operators take {} of a rank", tokens, share_.most_sent));
+  const auto symbol = static_cast<SymbolId>(share_.sent_tokens);
+  const Dim rows(std::min(chosen.shape[1].factor, mine.count), symbol);
+  const Attrs range{{"first", mine.first}, {"count", mine.count}, {"groups", mine.of}, {"symbol", int64_t{symbol}}};
+  const OpSchema *there = c_.ops().find("dispatch_over_ranks"), *back = c_.ops().find("combine_dispatched");
+  if (!there || !back) return no("there are no such ops");
+  const std::vector<TensorType> sent{x, chosen};
+  const std::vector<TensorType> came{{y.dtype, {rows, y.shape[1]}},
+                                     s.combine->in[1]->type,
+                                     chosen,
+                                     {DType::I32, {rows, Dim(kSentRowWords)}},
+                                     {DType::I32, {Dim(mine.of)}}};
+  if (Status takes = c_.has_kernel(*there, sent, range); !takes.is_ok()) return no(takes.message());
+  if (Status takes = c_.has_kernel(*back, came, {}); !takes.is_ok()) return no(takes.message());
+  return s;
+}
+
+Status Sharder::send(const Node& n, const Sending& s, const Cut& mine) {
+  ASSIGN_OR_RETURN(Value * x, whole(s.gather->in[0]));
+  ASSIGN_OR_RETURN(Value * chosen, whole(n.in[0]));
+  ASSIGN_OR_RETURN(Node * made, call("dispatch_over_ranks", {x, chosen},
+                                     {{"first", mine.first},
+                                      {"count", mine.count},
+                                      {"groups", mine.of},
+                                      {"symbol", int64_t{share_.sent_tokens}}}));
+  c_.applied(*made, fmt::format("rows are sent to the ranks of their experts; {} of {} are here", mine.count, mine.of));
+  sent_[n.result()] = made;
+  borders_[n.result(2)] = made->result(1);
+  packed_.insert(made->result(1));
+  return Status::ok();
+}
+
+Status Sharder::combine_sent(const Node& n) {
+  const Node& route = *n.in[n.op->first(OperandRole::Index)]->def;
+  const Node& sent = *sent_.at(route.result());
+  const Placed& y = placed(n.in[0]);
+  if (y.groups != sent.result(1) || y.cut) return refuse(n, "its rows are not those of this rank's experts");
+  ASSIGN_OR_RETURN(Value * weights, whole(n.in[1]));
+  ASSIGN_OR_RETURN(Node * made,
+                   call("combine_dispatched", {y.value, weights, sent.in[1], sent.result(2), sent.result(3)}, {}));
+  c_.applied(*made, "each rank adds the rows that come back for its share of tokens; all ranks' are gathered");
+  at_[n.result()] = {made->result(), std::nullopt};
+  return Status::ok();
+}
+
 Status Sharder::route(const Node& n) {
-  ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
-  RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
   const int64_t all = n.result(2)->type.shape[0].factor - 1;
   ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways(), share_.experts));
   const Cut mine{here.first, here.count, all};
+  std::string kept;
+  if (share_.sent_tokens > 0) {
+    const Sending sends = sending(n, mine);
+    if (sends.why.empty()) return send(n, sends, mine);
+    kept = fmt::format("; they are not sent to the ranks of their experts: {}", sends.why);
+  }
+  ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+  RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
   if (!combined_over_ranks(n, mine)) return Status::ok();
   ASSIGN_OR_RETURN(Node * own,
                    call("own_rows", {placed(n.result(0)).value, placed(n.result(2)).value},
                         {{"first", mine.first}, {"count", mine.count}, {"top_k", n.in[0]->type.shape[1].factor}}));
-  c_.applied(*own, fmt::format("rows of {} of {} experts are here", mine.count, mine.of));
+  c_.applied(*own, fmt::format("rows of {} of {} experts are here{}", mine.count, mine.of, kept));
   own_rows_[n.result()] = own->result();
   borders_[n.result(2)] = own->result(1);
   packed_.insert(own->result(1));
@@ -110,15 +193,18 @@ Status Sharder::combine(const Node& n) {
   const Node& route = *n.in[n.op->first(OperandRole::Index)]->def;
   const Placed& y = placed(n.in[0]);
   const Value* own = own_rows_.at(route.result());
-  if (y.groups != own->def->result(1) || y.cut) return refuse(n, "its rows are not those of this rank's experts");
+  const bool even = ways() == 1 ? !y.cut : y.cut && y.cut->count * ways() == y.cut->of;
+  if (y.groups != own->def->result(1) || !even) return refuse(n, "its rows are not those of this rank's experts");
   std::vector<Value*> in{y.value};
   for (const Value* v : {n.in[1], n.in[2], route.in[0], route.result(2)}) {
     ASSIGN_OR_RETURN(Value * all, whole(v));
     in.push_back(all);
   }
   const Attrs& range = own->def->attrs;
-  ASSIGN_OR_RETURN(Node * made, call("combine_over_ranks", std::move(in),
-                                     {{"first", range.integer("first")}, {"count", range.integer("count")}}));
+  ASSIGN_OR_RETURN(
+      Node * made,
+      call("combine_over_ranks", std::move(in),
+           {{"first", range.integer("first")}, {"count", range.integer("count")}, {"ways", int64_t{ways()}}}));
   c_.applied(*made, "each rank adds the choices of its share of tokens; all ranks' are gathered");
   at_[n.result()] = {made->result(), std::nullopt};
   return Status::ok();

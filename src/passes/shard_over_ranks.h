@@ -28,9 +28,11 @@
 namespace reprise {
 
 // Inputs of a step that differ over parts with sequences of their own: slots of rows, borders of sequences, and the
-// borders of the parts' rows, by which the former two are made.
+// borders of the parts' rows, by which the former two are made. Where the host reads lengths they are staged as
+// inputs, too, and which rows are this rank's part's: then gather_marked puts the rows of all parts together.
 struct PartInputs {
   std::string_view slots, borders, part_rows;
+  std::string_view own_slots = {}, own_borders = {}, own_rows = {};
 };
 
 // An output besides: the tokens that ranks have drawn without whole logits, kUndecidedToken (ops/draw.h) where not.

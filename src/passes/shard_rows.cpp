@@ -20,7 +20,9 @@ Status Sharder::settle(const Value* old) {
     ASSIGN_OR_RETURN(Node * flat, call("flatten", {mine}, {}));
     mine = flat->result();
   }
-  ASSIGN_OR_RETURN(Node * made, call("gather_groups", {mine, p.groups}, {{"first", cut.first}, {"of", cut.of}}));
+  const bool marked = staged_part_ && p.groups == part_;
+  ASSIGN_OR_RETURN(Node * made, call(marked ? "gather_marked" : "gather_groups", {mine, p.groups},
+                                     {{"first", cut.first}, {"of", cut.of}}));
   const std::string rows = p.groups == part_
                                ? fmt::format("rows of part {} of {} of %{}", share_.part(), parts, old->id)
                                : fmt::format("rows of {} groups of %{}", p.groups->type.shape[0].factor - 1, old->id);
@@ -47,14 +49,37 @@ Result<bool> Sharder::keep_rows(const Node& n) {
     groups = p.groups;
     cut = p.cut;
   }
-  if (!groups || (cut && !n.op->has(op_trait::kColumns))) return false;
+  const bool gathers = cut && !n.op->has(op_trait::kColumns);
+  if (!groups || (gathers && !packed_.contains(groups))) return false;
   std::vector<Value*> in;
   for (size_t i = 0; i < n.in.size(); ++i) {
-    ASSIGN_OR_RETURN(Value * v, is_one_number(n, i) ? param(n.in[i]) : placed(n.in[i]).value);
+    ASSIGN_OR_RETURN(Value * v, is_one_number(n, i) ? param(n.in[i])
+                                : gathers           ? own_columns(n.in[i])
+                                                    : placed(n.in[i]).value);
     in.push_back(v);
   }
+  if (gathers) cut.reset();
   RETURN_IF_ERROR(add(n, std::move(in), cut, groups));
   return true;
+}
+
+Result<Value*> Sharder::own_columns(const Value* old) {
+  Placed& p = placed(old);
+  if (!p.cut) return p.value;
+  if (p.gathered) return p.gathered;
+  std::vector<double> borders{0};
+  for (int way = 0; way < ways(); ++way) {
+    const Cut cut = columns_of(way, p.cut->of);
+    borders.push_back(static_cast<double>(cut.first + cut.count));
+  }
+  const auto way = int64_t{share_.rank % ways()};
+  if (borders[static_cast<size_t>(way)] != static_cast<double>(p.cut->first))
+    return refuse(*old->def, "its columns are not cut as others are");
+  ASSIGN_OR_RETURN(Node * made, call("gather_columns", {p.value}, {{"way", way}, {"borders", borders}}));
+  c_.applied(*made, fmt::format("{} of {} columns of %{} are here; those of the {} ranks with the same experts are "
+                                "gathered",
+                                p.cut->count, p.cut->of, old->id, ways()));
+  return p.gathered = made->result();
 }
 
 Result<bool> Sharder::keep_rows_flat(const Node& n) {
@@ -67,16 +92,28 @@ Result<bool> Sharder::keep_rows_flat(const Node& n) {
   return true;
 }
 
-Status Sharder::find_part() {
+Result<Value*> Sharder::early_input(std::string_view name) {
+  if (const Node* known = out_.find_input(name)) return known->result();
   for (const Node* n = g_.first(); n; n = n->next) {
-    if (!n->is_input() || n->attrs.text("name") != inputs_.part_rows) continue;
-    ASSIGN_OR_RETURN(Node * all, out_.add_source(*n->op, n->attrs.text("name"), n->result()->type, n->made_by));
-    ASSIGN_OR_RETURN(Node * mine,
-                     call("own_groups", {all->result()}, {{"first", int64_t{share_.part()}}, {"count", int64_t{1}}}));
-    part_ = mine->result();
-    return Status::ok();
+    if (!n->is_input() || n->attrs.text("name") != name) continue;
+    ASSIGN_OR_RETURN(Node * made, out_.add_source(*n->op, n->attrs.text("name"), n->result()->type, n->made_by));
+    return made->result();
   }
-  return error(Code::Internal, "the step has no input \"{}\", by which sequences are shared out", inputs_.part_rows);
+  return static_cast<Value*>(nullptr);
+}
+
+Status Sharder::find_part() {
+  ASSIGN_OR_RETURN(Value * all, early_input(inputs_.part_rows));
+  if (!all)
+    return error(Code::Internal, "the step has no input \"{}\", by which sequences are shared out", inputs_.part_rows);
+  if (!inputs_.own_rows.empty()) {
+    ASSIGN_OR_RETURN(part_, early_input(inputs_.own_rows));
+  }
+  staged_part_ = part_ != nullptr;
+  if (staged_part_) return Status::ok();
+  ASSIGN_OR_RETURN(Node * mine, call("own_groups", {all}, {{"first", int64_t{share_.part()}}, {"count", int64_t{1}}}));
+  part_ = mine->result();
+  return Status::ok();
 }
 
 Result<Value*> Sharder::beside_cache(const Value* old) {
@@ -86,6 +123,11 @@ Result<Value*> Sharder::beside_cache(const Value* old) {
   if (name != inputs_.slots && name != inputs_.borders) return all;
   Value*& mine = own_indices_[old];
   if (mine) return mine;
+  if (staged_part_) {
+    ASSIGN_OR_RETURN(mine, early_input(name == inputs_.slots ? inputs_.own_slots : inputs_.own_borders));
+    if (!mine) return error(Code::Internal, "the step has no {} of a part alone", name);
+    return mine;
+  }
   ASSIGN_OR_RETURN(Node * made, call(name == inputs_.slots ? "own_slots" : "own_borders", {all, part_}, {}));
   c_.applied(*made, fmt::format("rows of the sequences of part {} of {}", share_.part(), share_.sequences));
   return mine = made->result();

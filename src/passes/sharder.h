@@ -59,6 +59,11 @@ class Sharder {
   bool parted() const { return share_.sequences > 1; }
   // Ranks that have the same experts.
   int ways() const { return share_.size / share_.experts; }
+  // Columns that one of these has of rows that lie packed: as many as the others, where they can be shared out so.
+  Cut columns_of(int way, int64_t columns) const {
+    const RankShare share{way, ways()};
+    return columns % ways() == 0 ? share_of(columns, share) : share_of_columns(columns, share);
+  }
   Placed& placed(const Value* v) { return at_.at(v); }
   Status visit(Node& n);
   // By the op's traits, once no operand has rows of own groups alone any more.
@@ -85,8 +90,12 @@ class Sharder {
   Result<bool> keep_rows(const Node& n);
   // Heads of own rows, side by side.
   Result<bool> keep_rows_flat(const Node& n);
+  // Of rows of own experts that lie packed here, all columns: those of the ranks that have the same experts.
+  Result<Value*> own_columns(const Value* old);
   // The borders of the part's rows come first: other inputs are made by them.
   Status find_part();
+  // An input that the rest needs, before others; null: the graph has none of that name.
+  Result<Value*> early_input(std::string_view name);
   // As what works on the part's cache is given it: slots and borders are those of its rows.
   Result<Value*> beside_cache(const Value* old);
 
@@ -118,6 +127,14 @@ class Sharder {
   // The combining op of a choice of experts, where the device cannot gather rows of groups, whose borders it alone
   // knows, but combines over ranks.
   const Node* combined_over_ranks(const Node& n, const Cut& mine);
+  // The calls around a choice of experts whose rows are sent to the ranks of these; without them `why` not.
+  struct Sending {
+    const Node *gather = nullptr, *combine = nullptr;
+    std::string why;
+  };
+  Sending sending(const Node& n, const Cut& mine);
+  Status send(const Node& n, const Sending& s, const Cut& mine);
+  Status combine_sent(const Node& n);
   // All ranks choose and sort alike. Where the device combines over ranks, a rank goes on with the rows of its experts
   // alone: there is room for the most that there can be, and none is dropped.
   Status route(const Node& n);
@@ -195,7 +212,8 @@ class Sharder {
   RankShare share_;
   PartInputs inputs_;
   Graph out_;
-  Value* part_ = nullptr;  // borders of the rows of this rank's part; null: there is one part
+  Value* part_ = nullptr;     // borders of the rows of this rank's part, or marks of them; null: there is one part
+  bool staged_part_ = false;  // marks: what differs over parts is staged
   std::unordered_map<const Value*, Placed> at_;
   std::unordered_map<const Node*, HeadGroups> groups_;
   const Node* drawing_ = nullptr;            // the call that draws tokens, where ranks do so without whole logits ...
@@ -207,6 +225,7 @@ class Sharder {
   std::unordered_map<const Value*, Value*> own_indices_;                   // of an input, those of this rank's part
   std::unordered_map<const Value*, Value*> borders_;                       // of all groups, and of this rank's
   std::unordered_map<const Value*, Value*> own_rows_;  // rows sorted by expert, and of these this rank's alone
+  std::unordered_map<const Value*, Node*> sent_;       // rows sorted by expert, and the call that sends them
   std::unordered_set<const Value*> packed_;            // borders of rows that are here alone, from 0 on
 };
 

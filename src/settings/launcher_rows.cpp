@@ -32,8 +32,6 @@ std::vector<Setting> launcher_rows() {
       flag("enable_dp_lm_head", "the head is cut over all ranks of `tp_size`; effective: off"),
       flag("disable_custom_all_reduce", "there is one rank, and nothing to reduce"),
       flag("enable_symm_mem", "there is one rank, and nothing to reduce"),
-      choice("moe_a2a_backend", {"none", "auto", "deepep", "mooncake", "ascend_fuseep", "nixl", "mori", "flashinfer"},
-             "ranks exchange all rows of their experts; effective: none"),
       choice("deepep_mode", {"auto", "normal", "low_latency"}, "ranks exchange all rows of their experts"),
       integer("ep_num_redundant_experts", {0, 0}, "no expert is on two ranks yet"),
       text("moe_runner_backend", "TEXT", "each device has one kernel for experts; effective: auto"),

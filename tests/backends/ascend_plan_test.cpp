@@ -52,6 +52,26 @@ TEST(AttentionPlan, PaddingRowsAreASequenceOfTheScratchPage) {
   EXPECT_EQ(p.sequences, 3);
 }
 
+// Sequences 0, 1 and 4 are of other parts of a world: they have keys and no rows here.
+TEST(AttentionPlan, RowsOfOtherPartsAreLeftOut) {
+  const AttentionPlan step = plan(6, {5, 130, 9, 4, 8, 0}, {2, 2, 2, 3, 4, 4, 4});
+  EXPECT_TRUE(step.one_row_each);
+  EXPECT_EQ(step.lengths, (Numbers{0, 0, 9, 4, 0, 0}));
+  const AttentionPlan p = plan(40, {7, 200, 9, 4, 8, 0}, {8, 8, 8, 17, 20, 20, 20});
+  EXPECT_EQ(p.first_sequence, 2);
+  EXPECT_EQ(p.first_token, 8);
+  EXPECT_EQ(p.sequences, 2);
+  EXPECT_EQ(p.tokens, 12);
+  EXPECT_EQ(p.query_end, (Numbers{9, 12}));
+  EXPECT_EQ(p.lengths, (Numbers{9, 4}));
+  EXPECT_TRUE(plan(40, {7, 200, 9}, {8, 8, 8, 8}).empty());
+  const CutPlan cut = CutPlan::of(p, 4);
+  EXPECT_EQ(cut.plan.first_token, 8);
+  EXPECT_EQ(cut.plan.first_sequence, 0);
+  EXPECT_EQ(cut.copies[0].from, 2);
+  EXPECT_EQ(cut.copies[1].from, 3);
+}
+
 TEST(AttentionPlan, PaddingRowsStayOutWhereNoRowOfTheTableIsFree) {
   const AttentionPlan p = plan(16, {7, 200}, {0, 6, 9});
   EXPECT_EQ(p.query_end, (Numbers{6, 9}));

@@ -127,6 +127,7 @@ TEST(AscendSumsWorkspace, GrowsWithTheRows) {
 struct ExpertsCase {
   int cards;
   int64_t experts, top_k, tokens, width;
+  int64_t ways = 1;  // cards that have the same experts
 };
 
 void PrintTo(const ExpertsCase& c, std::ostream* to) {
@@ -181,7 +182,8 @@ TEST_P(AscendExpertRanks, AddWhatOneCardAdds) {
     cards.emplace_back([&, r] {
       Card card;
       card.open(host.member(r));
-      const int64_t first = c.experts * r / c.cards, count = c.experts * (r + 1) / c.cards - first;
+      const int64_t parts = c.cards / c.ways, part = r / c.ways, width = c.width / c.ways, column = r % c.ways * width,
+                    first = c.experts * part / parts, count = c.experts * (part + 1) / parts - first;
       const int64_t room = c.tokens * std::min(count, c.top_k);
       const auto begin = routes.starts[static_cast<size_t>(first)],
                  end = routes.starts[static_cast<size_t>(first + count)];
@@ -190,23 +192,26 @@ TEST_P(AscendExpertRanks, AddWhatOneCardAdds) {
                                                            {{"first", first}, {"count", count}, {"top_k", c.top_k}}));
       ASSERT_EQ(static_cast<int64_t>(mine.size()), room);
       EXPECT_TRUE(std::equal(routes.token.begin() + begin, routes.token.begin() + end, mine.begin())) << "card " << r;
-      std::vector<uint16_t> y(all.begin() + begin * c.width, all.begin() + end * c.width);
-      y.resize(static_cast<size_t>(room * c.width), 0x7fc0);  // NaN
+      std::vector<uint16_t> y;
+      for (int64_t row = begin; row < end; ++row)
+        y.insert(y.end(), all.begin() + row * c.width + column, all.begin() + row * c.width + column + width);
+      y.resize(static_cast<size_t>(room * width), 0x7fc0);  // NaN
       got[static_cast<size_t>(r)] =
           card.result_of("ascend.combine_over_ranks",
-                         {operand({DType::BF16, {Dim(room), Dim(c.width)}}, y), weights, place, experts, starts},
-                         {{"first", first}, {"count", count}});
+                         {operand({DType::BF16, {Dim(room), Dim(width)}}, y), weights, place, experts, starts},
+                         {{"first", first}, {"count", count}, {"ways", c.ways}});
     });
   for (std::thread& card : cards) card.join();
   for (int r = 0; r < c.cards; ++r) EXPECT_TRUE(got[static_cast<size_t>(r)] == expected) << "card " << r;
 }
 
 // Few rows, which all cards add; many (above 280 KB of a card), of which each adds its share; shares that are not
-// equal; fewer experts on a card than choices; fewer tokens than cards.
+// equal; fewer experts on a card than choices; fewer tokens than cards; two cards with the same experts.
 INSTANTIATE_TEST_SUITE_P(Cards, AscendExpertRanks,
                          testing::Values(ExpertsCase{3, 6, 2, 7, 48}, ExpertsCase{3, 6, 2, 100, 1024},
                                          ExpertsCase{4, 8, 4, 40, 2048}, ExpertsCase{3, 7, 3, 5, 40},
-                                         ExpertsCase{4, 9, 2, 2, 33}));
+                                         ExpertsCase{4, 9, 2, 2, 33}, ExpertsCase{4, 5, 3, 7, 48, 2},
+                                         ExpertsCase{4, 8, 4, 80, 2048, 2}));
 
 struct TableCase {
   DType type;

@@ -43,6 +43,8 @@ std::vector<float> several_cards(const std::string& folder, const AscendOptions&
   EXPECT_EQ(applied(front, "experts are here") > 0, options.ep_size > 1)
       << "experts are shared out where that is asked for";
   EXPECT_EQ(applied(front, "each rank adds the choices of its share of tokens"), applied(front, "experts are here"));
+  EXPECT_EQ(applied(front, "ranks with the same experts are gathered") > 0,
+            options.ep_size > 1 && options.ep_size < cards);
   if (options.policy != engine::GraphPolicy::Off) {
     EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
   }
@@ -57,6 +59,7 @@ struct Case {
   // A fusion that rounds otherwise than its parts, and that a gather between them keeps from firing.
   std::vector<std::string> without = {};
   bool experts = false;  // are shared out
+  int64_t parts = 0;     // of them; 0: as many as cards
 };
 
 void PrintTo(const Case& c, std::ostream* to) { *to << c.model; }
@@ -78,7 +81,7 @@ TEST_P(AscendRanks, GiveTheBitsOfOneCard) {
     const std::vector<float> expected = one_card(folder, options);
     ASSERT_FALSE(expected.empty());
     for (const int n : c.cards) {
-      if (c.experts) options.ep_size = n;
+      if (c.experts) options.ep_size = c.parts > 0 ? c.parts : n;
       const std::vector<float> got = several_cards(folder, options, n);
       options.ep_size = 1;
       ASSERT_EQ(got.size(), expected.size()) << n << " cards";
@@ -174,15 +177,19 @@ TEST(AscendRanksStart, TellsWhatIsMissing) {
 }
 
 // Experts that are shared out: none, some or all of a token's choices are on a card, decode sizes of 1 to 4 rows are no
-// multiple of the cards, and 5 experts over 3 are uneven shares.
+// multiple of the cards, and 5 experts over 3 are uneven shares. Two of four cards have the same experts, of 21 rows
+// each: 10 and 11.
 INSTANTIATE_TEST_SUITE_P(
     Experts, AscendRanks,
     testing::Values(Case{"models/qwen2_moe_shared", {3}, true, {}, true},
                     Case{"models_quantised/modelslim_moe_dynamic", {2}, false, {"silu_mul_quant"}, true},
-                    Case{"models_quantised/compressed_moe_static", {2}, false, {}, true}),
+                    Case{"models_quantised/compressed_moe_static", {2}, false, {}, true},
+                    Case{"models/qwen2_moe_shared", {4}, true, {}, true, 2},
+                    Case{"models/mixtral_top2", {4}, false, {}, true, 2},
+                    Case{"models_quantised/modelslim_moe_dynamic", {4}, false, {"silu_mul_quant"}, true, 2}),
     [](const auto& info) {
       std::string name = info.param.model;
-      return name.substr(name.find('/') + 1);
+      return name.substr(name.find('/') + 1) + (info.param.parts > 0 ? fmt::format("_in_{}", info.param.parts) : "");
     });
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <barrier>
 #include <cstring>
 #include <map>
@@ -196,6 +197,67 @@ TEST_F(RtHcclRanks, WhatDiffersIsTold) {
     const std::string text = last_text();
     EXPECT_NE(text.find("rule collective-same"), std::string::npos) << text;
     EXPECT_NE(text.find("HcclAllGather of 5 elements of type 2"), std::string::npos) << text;
+  });
+}
+
+// A kernel that both ranks run together: each gives its number.
+ascend_sim::Kernel together(const Rank& me, uint64_t count, std::vector<std::vector<uint8_t>>* seen) {
+  char name[128] = {};
+  EXPECT_EQ(HcclGetCommName(me.comm, name), HCCL_SUCCESS);
+  auto exchange = std::make_shared<ascend_sim::Exchange>();
+  exchange->group = name;
+  exchange->count = count;
+  exchange->give = [rank = me.rank] { return std::vector<uint8_t>{static_cast<uint8_t>(rank + 1)}; };
+  exchange->take = [seen](const std::vector<std::vector<uint8_t>>& all) {
+    *seen = all;
+    return 280e3;  // 10 us at 28 GB/s
+  };
+  ascend_sim::Kernel kernel;
+  kernel.name = "aclnnMoeDistributeDispatchV2";
+  kernel.exchange = std::move(exchange);
+  return kernel;
+}
+
+TEST_F(RtHcclRanks, KernelsMeetAndTakeTime) {
+  start();
+  std::array<double, 2> spent{};
+  run(2, [&](Rank& me) {
+    std::vector<std::vector<uint8_t>> seen;
+    EXPECT_EQ(ascend_sim::launch(me.stream, {together(me, 4, &seen)}), 0) << last_text();
+    EXPECT_EQ(aclrtSynchronizeStream(me.stream), 0) << last_text();
+    EXPECT_EQ(seen, (std::vector<std::vector<uint8_t>>{{1}, {2}}));
+    const double before = ascendSimHostMicros();
+    EXPECT_EQ(ascend_sim::launch(me.stream, {together(me, 4, &seen), together(me, 4, &seen)}), 0) << last_text();
+    EXPECT_EQ(aclrtSynchronizeStream(me.stream), 0) << last_text();
+    spent[static_cast<size_t>(me.rank)] = ascendSimHostMicros() - before;
+    EXPECT_EQ(ascend_sim::launch(me.stream, {together(me, me.rank == 0 ? 4 : 5, &seen)}), 0) << last_text();
+    EXPECT_EQ(aclrtSynchronizeStream(me.stream), 507015);
+    const std::string text = last_text();
+    EXPECT_NE(text.find("rule collective-same"), std::string::npos) << text;
+    EXPECT_NE(text.find("MoeDistributeDispatchV2 of 5 elements"), std::string::npos) << text;
+  });
+  for (const double micros : spent) EXPECT_GE(micros, 40) << "twice 10 us and the bytes' 10";
+}
+
+TEST_F(RtHcclRanks, CommunicatorsForExpertsRunNothingElse) {
+  start();
+  run(2, [](Rank& me) {
+    std::vector<std::vector<uint8_t>> seen;
+    int32_t *mine = me.numbers(4), *all = me.memory(8);
+    EXPECT_EQ(ascend_sim::launch(me.stream, {together(me, 4, &seen)}), 0) << last_text();
+    EXPECT_EQ(HcclAllGather(mine, all, 4, kI32, me.comm, me.stream), HCCL_E_PARA);
+    EXPECT_NE(last_text().find("rule dispatch-alone"), std::string::npos) << last_text();
+    EXPECT_EQ(aclrtSynchronizeStream(me.stream), 0) << last_text();
+  });
+  aclFinalize();
+  start();
+  run(2, [](Rank& me) {
+    std::vector<std::vector<uint8_t>> seen;
+    int32_t *mine = me.numbers(4), *all = me.memory(8);
+    EXPECT_EQ(HcclAllGather(mine, all, 4, kI32, me.comm, me.stream), HCCL_SUCCESS);
+    EXPECT_NE(ascend_sim::launch(me.stream, {together(me, 4, &seen)}), 0);
+    EXPECT_NE(last_text().find("rule dispatch-alone"), std::string::npos) << last_text();
+    EXPECT_EQ(aclrtSynchronizeStream(me.stream), 0) << last_text();
   });
 }
 

@@ -23,6 +23,8 @@ struct AscendOptions {
   std::shared_ptr<ranks::Member> member = nullptr;  // of several ranks, a simulated card each
   bool reduce = false;                              // they add sums
   int64_t ep_size = 1;                              // they share out experts
+  int64_t sequence_parts = 1;                       // they share out sequences
+  bool dispatch = false;                            // they send rows to the ranks of their experts
 };
 
 // The checkpoint in `folder`.
@@ -33,11 +35,14 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   device.ascend_runtime = "sim";
   device.ascend_fia = options.fia;
   device.member = options.member;
+  device.dispatch = options.dispatch;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   engine::EngineOptions o;
   o.member = options.member;
   o.reduce_over_ranks = options.reduce;
   o.ep_size = options.ep_size;
+  o.sequence_parts = options.sequence_parts;
+  o.dispatch = options.dispatch;
   o.model_path = folder;
   o.dtype = options.dtype;
   o.chunked_prefill_size = 128;

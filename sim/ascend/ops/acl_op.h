@@ -339,6 +339,23 @@ ACLNN_OPERATOR(aclnnMoeFinalizeRoutingV2, const aclTensor* expandedX, const aclT
                const aclTensor* x1Optional, const aclTensor* x2Optional, const aclTensor* biasOptional,
                const aclTensor* scalesOptional, const aclTensor* expertIdxOptional, int64_t dropPadMode,
                const aclTensor* out);
+ACLNN_OPERATOR(aclnnMoeDistributeDispatchV2, const aclTensor* x, const aclTensor* expertIds,
+               const aclTensor* scalesOptional, const aclTensor* xActiveMaskOptional,
+               const aclTensor* expertScalesOptional, const char* groupEp, int64_t epWorldSize, int64_t epRankId,
+               int64_t moeExpertNum, const char* groupTp, int64_t tpWorldSize, int64_t tpRankId,
+               int64_t expertShardType, int64_t sharedExpertNum, int64_t sharedExpertRankNum, int64_t quantMode,
+               int64_t globalBS, int64_t expertTokenNumsType, const char* commAlg, aclTensor* expandXOut,
+               aclTensor* dynamicScalesOut, aclTensor* assistInfoForCombineOut, aclTensor* expertTokenNumsOut,
+               aclTensor* epRecvCountsOut, aclTensor* tpRecvCountsOut, aclTensor* expandScalesOut);
+ACLNN_OPERATOR(aclnnMoeDistributeCombineV2, const aclTensor* expandX, const aclTensor* expertIds,
+               const aclTensor* assistInfoForCombine, const aclTensor* epSendCounts, const aclTensor* expertScales,
+               const aclTensor* tpSendCountsOptional, const aclTensor* xActiveMaskOptional,
+               const aclTensor* activationScaleOptional, const aclTensor* weightScaleOptional,
+               const aclTensor* groupListOptional, const aclTensor* expandScalesOptional,
+               const aclTensor* sharedExpertXOptional, const char* groupEp, int64_t epWorldSize, int64_t epRankId,
+               int64_t moeExpertNum, const char* groupTp, int64_t tpWorldSize, int64_t tpRankId,
+               int64_t expertShardType, int64_t sharedExpertNum, int64_t sharedExpertRankNum, int64_t globalBS,
+               int64_t outDtype, int64_t commQuantMode, int64_t groupListType, const char* commAlg, aclTensor* xOut);
 
 }  // extern "C"
 #pragma GCC visibility pop

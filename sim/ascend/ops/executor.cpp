@@ -120,7 +120,14 @@ std::vector<Kernel> kernels_of(const Plan& plan, void* workspace) {
     operands->views.push_back(std::move(view));
   }
   if (plan.scratch > 0) main.touches.push_back({next, static_cast<size_t>(plan.scratch), true});
-  main.compute = [operands, compute = plan.compute] { compute(*operands); };
+  if (plan.exchange) {
+    auto exchange = std::make_shared<Exchange>(*plan.exchange);
+    exchange->give = [operands, give = plan.give] { return give(*operands); };
+    exchange->take = [operands, take = plan.take](const auto& all) { return take(*operands, all); };
+    main.exchange = std::move(exchange);
+  } else {
+    main.compute = [operands, compute = plan.compute] { compute(*operands); };
+  }
   const Kernel pad{plan.name + "/pad", Unit::Vector, {0, plan.work.bytes / 2}, {}, [] {}};
   kernels.insert(kernels.end(), static_cast<size_t>(plan.before), pad);
   kernels.push_back(std::move(main));

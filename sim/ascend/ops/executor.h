@@ -44,6 +44,8 @@ struct Operands {
 };
 
 using Compute = std::function<void(const Operands&)>;
+using Give = std::function<std::vector<uint8_t>(const Operands&)>;
+using Take = std::function<double(const Operands&, const std::vector<std::vector<uint8_t>>&)>;
 
 // Whether the kernel walks the strides of an operand itself or wants it packed, at the price of a copy.
 enum class Walk : uint8_t { Packed, Strides };
@@ -67,6 +69,9 @@ struct Plan {
   Unit unit = Unit::Vector;
   Work work;
   Compute compute;
+  std::optional<Exchange> exchange;  // in place of compute
+  Give give;
+  Take take;
   std::string once;            // why it cannot be repeated, if so
   std::optional<Rule> unkept;  // likewise; nor does phase 1 remember it
   bool repeatable = false;
@@ -135,6 +140,8 @@ class Operator {
   void pads(int before, int behind) { plan_.before = before, plan_.behind = behind; }
   // Makes the executor. Without a count of bytes, every element of every operand moves once.
   int finish(Unit unit, double operations, Compute compute, double bytes = -1, uint64_t scratch = 0);
+  // The same for a kernel that all ranks of a communicator run.
+  int finish_together(Exchange exchange, Give give, Take take);
 
  private:
   Slot add(const char* name, Tensor tensor, Role role, Walk walk, bool needed);

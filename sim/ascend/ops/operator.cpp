@@ -214,4 +214,11 @@ int Operator::finish(Unit unit, double operations, Compute compute, double bytes
   return 0;
 }
 
+int Operator::finish_together(Exchange exchange, Give give, Take take) {
+  plan_.exchange = std::move(exchange);
+  plan_.give = std::move(give);
+  plan_.take = std::move(take);
+  return finish(Unit::Mixed, 0, {});
+}
+
 }  // namespace ascend_sim

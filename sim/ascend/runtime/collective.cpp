@@ -196,4 +196,40 @@ std::string collect(const CollectiveTask& t, const void* from, void* to, double*
   return problem.empty() ? later : problem;
 }
 
+std::string meet_and_compute(const Exchange& exchange, const std::string& name, Meeting* meeting, bool computes,
+                             double* clock, double* bytes, const std::function<std::string()>& stop) {
+  const int ranks = meeting ? meeting->size() : 1;
+  std::vector<std::vector<uint8_t>> all(static_cast<size_t>(ranks));
+  std::vector<uint8_t> mine;
+  try {
+    if (computes) mine = exchange.give();
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  }
+  if (!meeting) {
+    all[0] = std::move(mine);
+  } else {
+    Meeting::What what;
+    std::strncpy(what.name, name.c_str() + (name.starts_with("aclnn") ? 5 : 0), sizeof what.name - 1);
+    what.count = exchange.count;
+    what.type = exchange.type;
+    what.reduction = what.root = -1;
+    const std::string problem = meeting->exchange(
+        what, mine.data(), mine.size(), clock,
+        [&](const Meeting::Parts& parts) {
+          for (int r = 0; r < ranks; ++r)
+            all[static_cast<size_t>(r)].insert(all[static_cast<size_t>(r)].end(), parts.data[r],
+                                               parts.data[r] + parts.bytes[r]);
+        },
+        stop);
+    if (!problem.empty()) return problem;
+  }
+  try {
+    if (computes) *bytes = exchange.take(all);
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  }
+  return "";
+}
+
 }  // namespace ascend_sim

@@ -16,4 +16,9 @@ std::string collect(const CollectiveTask& task, const void* from, void* to, doub
 // Bytes from each rank to each other one, at the most.
 size_t link_bytes(const CollectiveTask& task);
 
+// A kernel's exchange: what all ranks give is shown to each, which computes with it. Without a meeting there is one
+// rank. `bytes`: what the fullest link carries; left alone where nothing is computed. Empty, or what is wrong.
+std::string meet_and_compute(const Exchange& exchange, const std::string& name, Meeting* meeting, bool computes,
+                             double* clock, double* bytes, const std::function<std::string()>& stop);
+
 }  // namespace ascend_sim

@@ -104,6 +104,7 @@ struct Runner {
   void operator()(const KernelTask& what) {
     const std::shared_ptr<const Kernel> kernel = what.kernel;  // an update may replace it meanwhile
     begin(true);
+    if (kernel->exchange) return together(what, kernel);
     const double micros = kernel_micros(soc(world), world.config.rates, *kernel);
     device_time(micros, kernel_share(soc(world), *kernel, micros));
     if (lane.steps) lane.steps->back().reading = kernel_reading(soc(world), world.config.rates, *kernel);
@@ -165,20 +166,48 @@ struct Runner {
     touch(what.from, what.sent_bytes(), false, task->name());
     touch(what.to, what.taken_bytes(), true, task->name());
     const bool moves = world.config.computes || what.taken_bytes() <= kMovesAnyway;
+    const std::string problem = among_ranks(
+        [&](double* clock, const auto& stopped) { return collect(what, moves ? from : nullptr, to, clock, stopped); });
+    device_time(collective_micros(link_bytes(what)));
+    return problem;
+  }
+
+  // Runs `body`, which waits for other ranks, outside of the mutex; empty, or what is wrong.
+  template <typename Body>
+  std::string among_ranks(const Body& body) {
     double clock = lane.clock;
     std::string problem;
     bool waits = false;
-    const auto stopped = [&]() -> std::string {
+    const std::function<std::string()> stopped = [&]() -> std::string {
       Lock again(world.mutex);
       if (!waits) ++world.waiting;
       waits = true;
       return is_abandoned(stream) ? "the stream was stopped while it waited for other ranks" : "";
     };
-    outside(world, lock, [&] { problem = collect(what, moves ? from : nullptr, to, &clock, stopped); });
+    outside(world, lock, [&] { problem = body(&clock, stopped); });
     if (waits) --world.waiting;
     not_before(clock);
-    device_time(collective_micros(link_bytes(what)));
     return problem;
+  }
+
+  // A kernel that all ranks run: its time is that of a collective of what the fullest link carries.
+  void together(const KernelTask& what, const std::shared_ptr<const Kernel>& kernel) {
+    const Exchange& exchange = *kernel->exchange;
+    std::string fault = fault_before(world, *kernel);
+    for (const Touch& one : kernel->touches)
+      if (fault.empty()) fault = touches(one.address, one.bytes, one.written, kernel->name);
+    double bytes = exchange.even_bytes;
+    if (fault.empty())
+      fault = among_ranks([&](double* clock, const auto& stopped) {
+        return meet_and_compute(exchange, kernel->name, what.meeting.get(), world.config.computes, clock, &bytes,
+                                stopped);
+      });
+    const double micros = collective_micros(static_cast<size_t>(bytes));
+    device_time(micros);
+    auto& stats = world.stats.kernels[kernel->name];
+    ++stats.count;
+    stats.micros += micros;
+    if (!fault.empty()) raise(world, stream, kCoreException, "AI core exception in " + kernel->name + ": " + fault);
   }
 
   void operator()(const FillTask& fill) {

@@ -92,6 +92,10 @@ int collect(World& world, Lock& lock, CollectiveTask task, const Part& from, con
   ASCEND_SIM_TRY(check_call(world, from, to, comm, stream, &bytes, &known, &found));
   if (from.type != to.type || from.count != to.count)
     return refuse(HCCL_E_PARA, "what a rank sends to each other one it receives: count and type must be the same");
+  if (known->use == Communicator::Use::Experts && holds(Rule::DispatchAlone, world.config.cann))
+    return refuse(HCCL_E_PARA,
+                  refusal(Rule::DispatchAlone, known->name + " has run operators that send rows to experts"));
+  known->use = Communicator::Use::Collectives;
   if (from.count == 0 && task.send_counts.empty()) return 0;
   const auto place = [&](const Part& p) {
     return const_cast<uint8_t*>(static_cast<const uint8_t*>(p.at)) + p.first * bytes;
@@ -145,6 +149,14 @@ int gather_ranks(World& world, Lock& lock, const std::shared_ptr<Meeting>& meeti
 }
 
 }  // namespace
+
+Seat ascend_sim::seat_in(const std::string& group) {
+  World& all = world();
+  const Lock lock(all.mutex);
+  for (const auto& [handle, known] : all.communicators)
+    if (known.name == group) return {static_cast<int>(known.rank), static_cast<int>(known.size)};
+  return {};
+}
 
 HcclResult HcclGetRootInfo(HcclRootInfo* rootInfo) {
   return hccl("HcclGetRootInfo", kAsk, [&](World&, Lock&) {

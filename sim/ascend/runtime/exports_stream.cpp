@@ -128,6 +128,24 @@ aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
   });
 }
 
+// Of a kernel that ranks run together: on the device of its communicator, which runs nothing else.
+static int find_meeting(const World& world, const Stream& stream, KernelTask& task) {
+  if (!task.kernel->exchange) return 0;
+  const std::string& group = task.kernel->exchange->group;
+  for (const auto& [handle, known] : world.communicators) {
+    if (known.name != group) continue;
+    if (known.device != stream.context->device)
+      return refuse(kParamInvalid, "the stream belongs to device " + std::to_string(stream.context->device) +
+                                       ", the communicator to " + std::to_string(known.device));
+    if (known.use == Communicator::Use::Collectives && holds(Rule::DispatchAlone, world.config.cann))
+      return refuse(kParamInvalid, refusal(Rule::DispatchAlone, group + " has run collectives"));
+    known.use = Communicator::Use::Experts;
+    task.meeting = known.meeting;
+    return 0;
+  }
+  return refuse(kParamInvalid, "there is no communicator " + group);
+}
+
 int ascend_sim::launch(void* stream, std::vector<Kernel> kernels) {
   const std::string name =
       kernels.empty() ? "a launch" : kernels.front().name.substr(0, kernels.front().name.find('/'));
@@ -136,7 +154,9 @@ int ascend_sim::launch(void* stream, std::vector<Kernel> kernels) {
     ASCEND_SIM_TRY(find_stream(world, stream, &found));
     for (Kernel& kernel : kernels) {
       Task task;
-      task.what = KernelTask{std::make_shared<const Kernel>(std::move(kernel))};
+      KernelTask what{std::make_shared<const Kernel>(std::move(kernel))};
+      ASCEND_SIM_TRY(find_meeting(world, *found, what));
+      task.what = std::move(what);
       ASCEND_SIM_TRY(submit(world, lock, found, std::move(task)));
     }
     return 0;

@@ -136,6 +136,9 @@ struct Communicator {
   void* buffers = nullptr;
   std::shared_ptr<Meeting> meeting = nullptr;  // null with one rank
   uint32_t size = 1, rank = 0;
+  // What has run on it: collectives, or operators that send rows to experts.
+  enum class Use : uint8_t { Nothing, Collectives, Experts };
+  mutable Use use = Use::Nothing;
 };
 
 struct Device {

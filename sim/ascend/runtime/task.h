@@ -34,6 +34,7 @@ struct Mark {
 
 struct KernelTask {
   std::shared_ptr<const Kernel> kernel;
+  std::shared_ptr<Meeting> meeting = nullptr;  // of a kernel that ranks run together
 };
 struct CopyTask {
   void* to = nullptr;

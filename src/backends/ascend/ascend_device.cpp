@@ -136,7 +136,7 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   size_t free = 0, total = 0;
   RETURN_IF_ERROR(library->check(library->aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "ask for the device's memory"));
   RETURN_IF_ERROR(check_start(*parts.context, free, total));
-  if (options.member) RETURN_IF_ERROR(parts.context->join(options.member));
+  if (options.member) RETURN_IF_ERROR(parts.context->join(options.member, options.dispatch));
   DeviceInfo info;
   info.kind = DeviceKind::Ascend;
   info.isa = parts.context->soc();

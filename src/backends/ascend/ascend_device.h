@@ -20,6 +20,7 @@ struct AscendOptions {
   bool fused_attention = true;                      // ASCEND_USE_FIA
   int index = 0;                                    // of the visible devices, that of rank 0
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
+  bool dispatch = false;                            // whose rows go to the ranks of their experts
 };
 
 struct AscendParts {

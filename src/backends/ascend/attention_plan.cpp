@@ -7,32 +7,37 @@ namespace reprise::ascend {
 AttentionPlan AttentionPlan::of(int64_t tokens, int64_t sequences, int64_t context, std::span<const int32_t> lens,
                                 std::span<const int32_t> starts) {
   AttentionPlan p;
-  int64_t live = 0;
+  int64_t first = 0, live = 0;
   p.one_row_each = tokens == sequences;
   for (int64_t r = 0; r < sequences; ++r) {
     const auto i = static_cast<size_t>(r);
     const int64_t rows = starts[i + 1] - starts[i];
+    if (rows > 0 && live == 0) first = r;
     if (rows > 0) live = r + 1;
     if (rows > 1 || (rows == 1 && starts[i] != r)) p.one_row_each = false;
   }
   if (p.one_row_each) {
     p.tokens = p.sequences = sequences;
     p.lengths.assign(lens.begin(), lens.begin() + sequences);
-    for (int64_t r = live; r < sequences; ++r) p.lengths[static_cast<size_t>(r)] = 0;
+    for (size_t r = 0; r < p.lengths.size(); ++r)
+      if (starts[r + 1] == starts[r]) p.lengths[r] = 0;
     return p;
   }
-  for (int64_t r = 0; r < live; ++r) {
-    p.query_end.push_back(starts[static_cast<size_t>(r) + 1]);
+  p.first_sequence = first;
+  p.first_token = live > 0 ? starts[static_cast<size_t>(first)] : 0;
+  for (int64_t r = first; r < live; ++r) {
+    p.query_end.push_back(starts[static_cast<size_t>(r) + 1] - p.first_token);
     p.lengths.push_back(lens[static_cast<size_t>(r)]);
   }
-  p.tokens = live > 0 ? starts[static_cast<size_t>(live)] : 0;
-  if (const int64_t padding = std::min(tokens - p.tokens, context); padding > 0 && live < sequences) {
+  p.tokens = live > 0 ? p.query_end.back() : 0;
+  const bool free = live < sequences && lens[static_cast<size_t>(live)] == 0;  // a row of the page table
+  if (const int64_t padding = std::min(tokens - p.first_token - p.tokens, context); padding > 0 && free) {
     p.tokens += padding;
     p.query_end.push_back(p.tokens);
     p.lengths.push_back(padding);
     ++live;
   }
-  p.sequences = live;
+  p.sequences = live - first;
   return p;
 }
 
@@ -86,6 +91,7 @@ std::vector<AttentionPlan> AttentionPlan::cut_over_cores(int64_t tokens, int64_t
 CutPlan CutPlan::of(const AttentionPlan& whole, int64_t rows) {
   CutPlan c;
   c.plan.tokens = whole.tokens;
+  c.plan.first_token = whole.first_token;
   int64_t first = 0;
   for (int64_t r = 0; r < whole.sequences; ++r) {
     const auto i = static_cast<size_t>(r);
@@ -100,7 +106,7 @@ CutPlan CutPlan::of(const AttentionPlan& whole, int64_t rows) {
     if (run)
       ++c.copies.back().count;
     else
-      c.copies.push_back({at, pieces, r, pieces > 1});
+      c.copies.push_back({at, pieces, whole.first_sequence + r, pieces > 1});
     first = whole.query_end[i];
   }
   c.plan.sequences = static_cast<int64_t>(c.plan.lengths.size());

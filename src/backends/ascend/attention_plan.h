@@ -4,7 +4,8 @@
 // One sequence per row (a decode step) is the form with a batch; anything else is a row of tokens with cumulative
 // lengths. Padding rows behind the batch belong to no sequence: in the first form they have the length 0, in the second
 // a sequence of their own reads the scratch page. Where no row of the page table is free, or the table's row is too
-// short, they are left out.
+// short, they are left out. Rows of other parts of a world are left out, too: their sequences have a length and no
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,11 @@ namespace reprise::ascend {
 
 struct AttentionPlan {
   bool one_row_each = false;
-  int64_t tokens = 0;              // rows of the query that take part
-  int64_t sequences = 0;           // rows of the page table that are read
-  std::vector<int64_t> query_end;  // cumulative, ends at `tokens`; empty when one_row_each
-  std::vector<int64_t> lengths;    // of keys, per sequence
+  int64_t first_token = 0, first_sequence = 0;  // before them are other parts' rows of the query and of the page table
+  int64_t tokens = 0;                           // rows of the query that take part
+  int64_t sequences = 0;                        // rows of the page table that are read
+  std::vector<int64_t> query_end;               // cumulative, ends at `tokens`; empty when one_row_each
+  std::vector<int64_t> lengths;                 // of keys, per sequence
 
   // `tokens` and `sequences` of the launch; a row of the page table has room for `context` tokens. `lens` has one entry
   // per sequence, `starts` one more.
@@ -36,6 +38,11 @@ struct AttentionPlan {
   // (ops-transformer 57781440: fused_infer_attention_score_tiling.cpp:1478-1495, arch22/fia_tiling_nonquant.cpp:627).
   static std::vector<AttentionPlan> cut_over_cores(int64_t tokens, int64_t sequences, int64_t context);
 };
+
+// So many bytes behind the beginning.
+inline const void* behind(const void* data, int64_t bytes) {
+  return bytes == 0 ? data : static_cast<const uint8_t*>(data) + bytes;
+}
 
 // The same work in sequences of at most `rows` rows, for operators that take no more. Every piece of a sequence has the
 // pages of the whole one, so the page table is copied row by row.

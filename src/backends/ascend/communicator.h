@@ -6,6 +6,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "backends/ascend/collectives.h"
@@ -17,7 +19,7 @@ namespace reprise::ascend {
 class Communicator {
  public:
   static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<const Library> library,
-                                                    std::shared_ptr<ranks::Member> member);
+                                                    std::shared_ptr<ranks::Member> member, bool for_experts = false);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -25,10 +27,18 @@ class Communicator {
   ranks::Member& member() const { return *member_; }
   int size() const { return member_->world().size; }
 
+  // The name of a second communicator, which the operators that send rows to experts have for themselves (OT-2608
+  // aclnnMoeDistributeDispatchV2.md:716); empty: none was asked for.
+  const std::string& experts() const { return experts_name_; }
+
   // `bytes` of every rank, one after the other.
   Status all_gather(const void* from, void* to, int64_t bytes, aclrtStream stream) const;
   // From every rank the block of `bytes` that is this one's: the first of its blocks for rank 0, and so on.
   Status all_to_all(const void* from, void* to, int64_t bytes, aclrtStream stream) const;
+  // Parts of the `ways` ranks in order that this one is of, `bytes` of each of them, one behind the other; the other
+  // ranks do the same among themselves.
+  Status gather_among(const void* from, void* to, std::span<const int64_t> bytes, aclrtStream stream) const;
+  Status can_gather_among() const;
   // Bits of all ranks put together: elsewhere than in its own part a rank has zeros. In place.
   Status merge(void* data, int64_t count, DType type, aclrtStream stream) const;
 
@@ -36,10 +46,12 @@ class Communicator {
   Communicator(std::shared_ptr<const Library> library, std::shared_ptr<ranks::Member> member)
       : library_(std::move(library)), member_(std::move(member)) {}
   Status check(int32_t code, std::string_view what) const;
+  Result<HcclComm> meet() const;
 
   std::shared_ptr<const Library> library_;
   std::shared_ptr<ranks::Member> member_;
-  HcclComm comm_ = nullptr;
+  HcclComm comm_ = nullptr, experts_ = nullptr;
+  std::string experts_name_;
 };
 
 }  // namespace reprise::ascend

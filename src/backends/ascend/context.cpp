@@ -33,9 +33,9 @@ Status Context::attach() const {
   return Status::ok();
 }
 
-Status Context::join(std::shared_ptr<ranks::Member> member) {
+Status Context::join(std::shared_ptr<ranks::Member> member, bool for_experts) {
   RETURN_IF_ERROR(attach());
-  ASSIGN_OR_RETURN(communicator_, Communicator::make(library_, std::move(member)));
+  ASSIGN_OR_RETURN(communicator_, Communicator::make(library_, std::move(member), for_experts));
   return Status::ok();
 }
 

@@ -33,7 +33,7 @@ class Context {
   Status attach() const;
 
   // Once, before any kernel is bound: meets the other ranks. Afterwards communicator() is theirs.
-  Status join(std::shared_ptr<ranks::Member> member);
+  Status join(std::shared_ptr<ranks::Member> member, bool for_experts = false);
   const Communicator* communicator() const { return communicator_.get(); }
 
   // `bytes` of device memory whose content `fill` writes on the host; made on the first call with this key. Null when

@@ -95,6 +95,7 @@ void register_ascend(KernelRegistry& kernels, const std::shared_ptr<Context>& co
   register_quantised(kernels, context);
   register_quantised_experts(kernels, context);
   register_expert_ranks(kernels, context);
+  register_dispatch(kernels, context);
   register_collectives(kernels, context);
 }
 

@@ -45,6 +45,7 @@ void register_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& c
 void register_quantised(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 // The last two: nothing where the device is alone.
+void register_dispatch(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_expert_ranks(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_collectives(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 

@@ -57,6 +57,8 @@ void each(Table& t, F f) {
   f(t.grouped_swiglu_quant);
   f(t.grouped_swiglu_quant_nz);
   f(t.finalize_routing);
+  f(t.dispatch);
+  f(t.combine_dispatched);
 }
 
 }  // namespace

@@ -86,6 +86,12 @@ struct Operators {
   Operator<T, T, T, T, T, T, T, MT, MT, MT> grouped_swiglu_quant_nz{
       "aclnnGroupedMatmulSwigluQuantWeightNZ"};  // after 8.1
   Operator<T, T, T, T, T, T, T, i64, T> finalize_routing{"aclnnMoeFinalizeRoutingV2"};
+  Operator<T, T, T, T, T, const char*, i64, i64, i64, const char*, i64, i64, i64, i64, i64, i64, i64, i64, const char*,
+           MT, MT, MT, MT, MT, MT, MT>
+      dispatch{"aclnnMoeDistributeDispatchV2"};  // after 8.1
+  Operator<T, T, T, T, T, T, T, T, T, T, T, T, const char*, i64, i64, i64, const char*, i64, i64, i64, i64, i64, i64,
+           i64, i64, i64, const char*, MT>
+      combine_dispatched{"aclnnMoeDistributeCombineV2"};  // after 8.1
 
   void find(const Library& library);
   // One line for each that is not there.

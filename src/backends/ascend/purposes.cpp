@@ -70,6 +70,8 @@ constexpr Purpose kPurposes[] = {
     {"aclnnGroupedMatmulSwigluQuant", "a fusion of W8A8 dynamic experts; its parts run instead"},
     {"aclnnGroupedMatmulSwigluQuantWeightNZ", "the same fusion; the older entry takes the blocks in another form"},
     {"aclnnMoeFinalizeRoutingV2", "mixtures of experts"},
+    {"aclnnMoeDistributeDispatchV2", "rows to the cards of their experts (`moe_a2a_backend` deepep)"},
+    {"aclnnMoeDistributeCombineV2", "the same; collectives do it instead"},
 };
 
 }  // namespace

@@ -57,19 +57,21 @@ Attention plan_of(const PagedAttentionRowsArgs& a, Launch& l) {
 Status fused_of(const Attention& s, const AttentionPlan& plan, const PagedAttentionRowsArgs& a, Launch& l) {
   const int64_t width = s.kv_heads * s.head_size;
   const bool each = plan.one_row_each;
-  auto rows = [&](const void* data) {
+  auto rows = [&](const void* all) {
+    const void* data = behind(all, plan.first_token * s.heads * s.head_size * static_cast<int64_t>(size_of(a.type)));
     return each ? l.tensor(data, a.type, {plan.tokens, 1, s.heads, s.head_size})
                 : l.tensor(data, a.type, {plan.tokens, s.heads, s.head_size});
   };
+  const void* table = behind(a.page_table, plan.first_sequence * s.columns * static_cast<int64_t>(sizeof(int32_t)));
   auto pool = [&](const void* data) { return l.list(l.tensor(data, a.type, {s.pages, kPageTokens, width})); };
   static char batch[] = "BSND", tokens[] = "TND";
   aclTensor* mask = each ? nullptr : l.tensor(l.constant(), ACL_BOOL, {Context::kMask, Context::kMask});
   return l.run(l.ops().fused_attention, rows(a.q), pool(a.keys), pool(a.values), nullptr, mask,
                each ? nullptr : l.integers(plan.query_end), l.integers(plan.lengths), nullptr, nullptr, nullptr,
-               nullptr, nullptr, nullptr, nullptr, l.tensor(a.page_table, DType::I32, {plan.sequences, s.columns}),
+               nullptr, nullptr, nullptr, nullptr, l.tensor(table, DType::I32, {plan.sequences, s.columns}), nullptr,
                nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-               nullptr, s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, s.kv_heads, each ? 0 : 3, 0,
-               kPageTokens, 0, false, 0, 0, rows(a.out), l.tensor(a.out, ACL_FLOAT, {0}));
+               s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, s.kv_heads, each ? 0 : 3, 0, kPageTokens, 0,
+               false, 0, 0, rows(a.out), l.tensor(a.out, ACL_FLOAT, {0}));
 }
 
 // The forms that a kernel must take before it is chosen: prompts and steps. A decode graph's steps may come as prompts,
@@ -124,13 +126,14 @@ Status pair_prompts(const Attention& s, const PagedAttentionRowsArgs& a, Launch&
       std::array<aclTensor*, 2> kv{};
       for (size_t i : {0, 1}) {
         RETURN_IF_ERROR(l.run(l.ops().index_select, l.tensor(caches[i], type, {s.pages, kPageTokens * width}), 0,
-                              l.view(a.page_table, DType::I32, {used}, {1}, r * s.columns, s.sequences * s.columns),
+                              l.view(a.page_table, DType::I32, {used}, {1}, (s.plan.first_sequence + r) * s.columns,
+                                     s.sequences * s.columns),
                               l.tensor(gathered[i], type, {used, kPageTokens * width})));
         kv[i] = l.tensor(gathered[i], type, {1, keys, width});
       }
       auto query = [&](const void* data) {
-        return l.tensor(static_cast<const uint8_t*>(data) + static_cast<size_t>(first * row) * size_of(type), type,
-                        {1, n, row});
+        const int64_t before = (s.plan.first_token + first) * row;
+        return l.tensor(behind(data, before * static_cast<int64_t>(size_of(type))), type, {1, n, row});
       };
       // A single row sees every key, and the operator would want a mask of its own shape for it.
       aclTensor* mask = n > 1 ? l.tensor(l.constant(), ACL_BOOL, {Context::kMask, Context::kMask}) : nullptr;

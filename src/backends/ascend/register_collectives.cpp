@@ -152,6 +152,30 @@ Status gather_found(const GatherFoundArgs& a, Launch& l) {
   return l.enqueue([&](aclrtStream s) { return ids.ranks->merge(a.out.data, rows * a.width, a.type, s); });
 }
 
+// Rows of others become zero, all as integers, as do the columns of others; then all ranks' are put together.
+Status gather_marked(const GatherMarkedArgs& a, Launch& l) {
+  const auto& ranks = *static_cast<const Communicator*>(l.constant());
+  const AclType word = word_of(a.type);
+  const int64_t rows = l.size(a.rows);
+  const size_t bytes = size_of(a.type);
+  aclTensor* here = l.tensor(a.here, DType::I32, {rows, 1});
+  if (word != ACL_INT32) {
+    aclTensor* narrow = l.tensor(l.scratch(static_cast<size_t>(rows) * bytes), word, {rows, 1});
+    RETURN_IF_ERROR(l.run(l.ops().cast, here, word, narrow));
+    here = narrow;
+  }
+  const bool whole = a.width == a.of;
+  void* mine = whole ? a.out.data : l.scratch(static_cast<size_t>(rows * a.width) * bytes);
+  RETURN_IF_ERROR(
+      l.run(l.ops().mul, l.tensor(a.x, word, {rows, a.width}), here, l.tensor(mine, word, {rows, a.width})));
+  if (!whole) {
+    RETURN_IF_ERROR(l.run(l.ops().zero, l.tensor(a.out, a.type, {rows, a.of})));
+    RETURN_IF_ERROR(l.run(l.ops().copy, l.view(a.out, a.type, {rows, a.width}, {a.of, 1}, a.first, rows * a.of),
+                          l.tensor(mine, a.type, {rows, a.width})));
+  }
+  return l.enqueue([&](aclrtStream s) { return ranks.merge(a.out.data, rows * a.of, a.type, s); });
+}
+
 // The value at each row's index, and that index in the whole vocabulary, side by side.
 Status argmax_pairs(const ArgmaxPairsArgs& a, Launch& l) {
   const int64_t rows = l.size(a.rows);
@@ -186,6 +210,12 @@ struct TablePart {
   }
 };
 
+Status in_words(const OpCall& c) {
+  RETURN_IF_ERROR(want_constant_rows(c));
+  if (size_of(c.in[0].dtype) == 2 || size_of(c.in[0].dtype) == 4) return Status::ok();
+  return error(Code::Unsupported, "rows are merged in words of 2 or 4 bytes, unlike {}", describe(c));
+}
+
 void register_tables(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   const auto places = [context](const OpCall& c, LaunchArgs& args) {
     const TablePart part(*c.attrs);
@@ -211,11 +241,6 @@ void register_tables(KernelRegistry& kernels, const std::shared_ptr<Context>& co
                                           });
     args.constant = &((*known)[{part, word}] = IdsHere{context->communicator(), words});
   };
-  const auto in_words = [](const OpCall& c) -> Status {
-    RETURN_IF_ERROR(want_constant_rows(c));
-    if (size_of(c.in[0].dtype) == 2 || size_of(c.in[0].dtype) == 4) return Status::ok();
-    return error(Code::Unsupported, "rows are merged in words of 2 or 4 bytes, unlike {}", describe(c));
-  };
   add(kernels, context, {.op = "found_ids", .kernel = kernel<found_ids>, .bind = places});
   add(kernels, context, {.op = "gather_found", .kernel = kernel<gather_found>, .bind = here, .accepts = in_words});
 }
@@ -228,6 +253,7 @@ void register_collectives(KernelRegistry& kernels, const std::shared_ptr<Context
   register_tables(kernels, context);
   add(kernels, context,
       {.op = "all_gather", .kernel = kernel<all_gather>, .bind = bind, .accepts = want_constant_rows});
+  add(kernels, context, {.op = "gather_marked", .kernel = kernel<gather_marked>, .bind = bind, .accepts = in_words});
   add(kernels, context, {.op = "all_reduce", .kernel = kernel<all_reduce>, .bind = bind});
   add(kernels, context, {.op = "argmax_pairs", .kernel = kernel<argmax_pairs>});
   add(kernels, context, {.op = "merge_argmax", .kernel = kernel<merge_argmax>});

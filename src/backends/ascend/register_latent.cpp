@@ -82,20 +82,22 @@ Latents latents_of(const LatentAttentionArgs& a, Launch& l) {
 Status attend(const Latents& s, const AttentionPlan& plan, const void* table, const LatentAttentionArgs& a, Launch& l) {
   const DType type = a.type;
   const bool each = plan.one_row_each;
-  auto rows = [&](const void* data, int64_t width) {
+  auto rows = [&](const void* all, int64_t width) {
+    const void* data = behind(all, plan.first_token * s.heads * width * static_cast<int64_t>(size_of(type)));
     return each ? l.tensor(data, type, {plan.tokens, 1, s.heads, width})
                 : l.tensor(data, type, {plan.tokens, s.heads, width});
   };
   auto pool = [&](const void* data, int64_t width) { return l.tensor(data, type, {s.pages, kPageTokens, width}); };
   static char batch[] = "BSND", tokens[] = "TND";
+  const int64_t before = plan.first_sequence * s.columns * static_cast<int64_t>(sizeof(int32_t));
   aclTensor* mask = each ? nullptr : l.tensor(l.constant(), ACL_BOOL, {Context::kMask, Context::kMask});
   return l.run(l.ops().fused_attention, rows(a.q, s.width), l.list(pool(a.c_kv, s.width)),
                l.list(pool(a.c_kv, s.width)), nullptr, mask, each ? nullptr : l.integers(plan.query_end),
                l.integers(plan.lengths), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-               l.tensor(table, DType::I32, {plan.sequences, s.columns}), nullptr, nullptr, nullptr, nullptr, nullptr,
-               nullptr, nullptr, nullptr, nullptr, rows(a.q_rope, s.rotated), pool(a.k_pe, s.rotated), nullptr, s.heads,
-               a.scale, kNoLimit, kNoLimit, each ? batch : tokens, 1, each ? 0 : 3, 0, kPageTokens, 0, false, 0, 0,
-               rows(a.out, s.width), l.tensor(a.out, ACL_FLOAT, {0}));
+               l.tensor(behind(table, before), DType::I32, {plan.sequences, s.columns}), nullptr, nullptr, nullptr,
+               nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, rows(a.q_rope, s.rotated), pool(a.k_pe, s.rotated),
+               nullptr, s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, 1, each ? 0 : 3, 0, kPageTokens, 0,
+               false, 0, 0, rows(a.out, s.width), l.tensor(a.out, ACL_FLOAT, {0}));
 }
 
 // In pieces of at most `most` rows, over a table of their own. Pieces of one row are steps to the operator.

@@ -64,6 +64,38 @@ void CombineOverRanksArgs::fill(const OpCall& c) {
   width = c.in[0].shape[1].factor;
   first = c.attrs->integer("first");
   groups = c.in[4].shape[0].factor - 1;
+  ways = c.attrs->integer("ways");
+  type = c.in[0].dtype;
+}
+
+void DispatchOverRanksArgs::fill(const OpCall& c) {
+  tokens = c.in[0].shape[0];
+  shared = Dim(1, c.out[0].shape[0].symbol);
+  top_k = c.in[1].shape[1].factor;
+  width = c.in[0].shape[1].factor;
+  count = c.attrs->integer("count");
+  groups = c.attrs->integer("groups");
+  type = c.in[0].dtype;
+}
+void CombineDispatchedArgs::fill(const OpCall& c) {
+  tokens = c.in[1].shape[0];
+  rows = c.in[0].shape[0];
+  top_k = c.in[1].shape[1].factor;
+  width = c.in[0].shape[1].factor;
+  groups = c.in[4].shape[0].factor;
+  type = c.in[0].dtype;
+}
+void GatherColumnsArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  ways = static_cast<int64_t>(c.attrs->numbers("borders").size()) - 1;
+  borders = c.attrs->numbers("borders").data();
+  type = c.in[0].dtype;
+}
+void GatherMarkedArgs::fill(const OpCall& c) {
+  rows = c.in[0].shape[0];
+  width = c.in[0].shape[1].factor;
+  first = c.attrs->integer("first");
+  of = c.attrs->integer("of");
   type = c.in[0].dtype;
 }
 
@@ -101,6 +133,10 @@ std::span<const OpArgs> collective_args() {
       op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
+      op_row("dispatch_over_ranks", &DispatchOverRanksArgs::counts, &DispatchOverRanksArgs::x, constant_rows),
+      op_row("combine_dispatched", &CombineDispatchedArgs::out, &CombineDispatchedArgs::y, constant_rows),
+      op_row("gather_columns", &GatherColumnsArgs::out, &GatherColumnsArgs::x, constant_rows),
+      op_row("gather_marked", &GatherMarkedArgs::out, &GatherMarkedArgs::x, constant_rows),
       op_row("own_rows", &OwnRowsArgs::borders, &OwnRowsArgs::token),
       op_row("combine_over_ranks", &CombineOverRanksArgs::out, &CombineOverRanksArgs::y, constant_rows),
       op_row("sum_parts", &SumPartsArgs::out, &SumPartsArgs::x, &SumPartsArgs::out),

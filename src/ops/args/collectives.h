@@ -95,12 +95,56 @@ struct OwnRowsArgs {
   void fill(const OpCall& call);
 };
 
-// combine_over_ranks: y has `rows` rows, of experts [first, ...) of `groups`.
+// combine_over_ranks: y has `rows` rows, of experts [first, ...) of `groups`, and the columns of one of `ways` ranks.
 struct CombineOverRanksArgs {
   In y, weights, place, experts, starts;
   Out out;
   Dim tokens, rows;
-  int64_t top_k, width, first, groups;
+  int64_t top_k, width, first, groups, ways;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// dispatch_over_ranks: `shared` tokens in all, of which the rank has its share.
+struct DispatchOverRanksArgs {
+  In x, experts;
+  Out rows, starts, sent, counts;
+  Dim tokens, shared;
+  int64_t top_k, width, count, groups;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+struct CombineDispatchedArgs {
+  In y, weights, experts, sent, counts;
+  Out out;
+  Dim tokens, rows;
+  int64_t top_k, width, groups;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// gather_columns: rows are those of `ways` ranks, each with the columns between two borders.
+struct GatherColumnsArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t ways;
+  const double* borders;  // the attribute's own numbers
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
+// gather_marked: this rank's numbers of rows with a mark of 1 go to [first, first + width) of `of`.
+struct GatherMarkedArgs {
+  In x, here;
+  Out out;
+  Dim rows;
+  int64_t width, first, of;
   DType type;
 
   void fill(const OpCall& call);

@@ -192,6 +192,19 @@ void OpsTest::TearDown() {
 
 }  // namespace sim_test
 
+namespace sim_test {
+
+static void run_together(const ascend_sim::Exchange& exchange) {
+  Bench& b = bench();
+  b.given.resize(static_cast<size_t>(b.seat.size));
+  b.given[static_cast<size_t>(b.seat.rank)] = exchange.give();
+  for (const auto& one : b.given)
+    if (one.empty()) return;
+  b.link_bytes = exchange.take(b.given);
+}
+
+}  // namespace sim_test
+
 // The machine: kernels run at once, within what they said they touch.
 namespace ascend_sim {
 
@@ -209,7 +222,10 @@ int launch(void*, std::vector<Kernel> kernels) {
     sim_test::touches_now() = &kernel.touches;
     int code = 0;
     try {
-      if (bench().machine.computes) kernel.compute();
+      if (kernel.exchange)
+        sim_test::run_together(*kernel.exchange);
+      else if (bench().machine.computes)
+        kernel.compute();
     } catch (const DeviceFault& fault) {
       code = fail(507015, fault.what());
     }
@@ -237,6 +253,7 @@ int fail(int code, std::string text) {
   return code;
 }
 
+Seat seat_in(const std::string& group) { return group == "experts" ? bench().seat : Seat{}; }
 void spend_host(double microseconds) { bench().host_micros += microseconds; }
 bool updating() { return bench().updating; }
 const Machine& machine() { return bench().machine; }

@@ -39,6 +39,11 @@ struct Bench {
   double host_micros = 0;
   ascend_sim::Machine machine;
   bool updating = false;
+  // Ranks that run an operator together, one after the other in this process: the seat of the one at hand, and what
+  // those that came have given. Once all have, a rank that runs it takes what is there.
+  ascend_sim::Seat seat;
+  std::vector<std::vector<uint8_t>> given;
+  double link_bytes = 0;
 };
 Bench& bench();
 

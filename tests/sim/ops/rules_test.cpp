@@ -290,6 +290,44 @@ TEST_F(Rules, TheViewOfTheGatedProduct) {
   EXPECT_EQ(named(*logical), kAbsent);
 }
 
+// Rows of one rank of two for experts.
+struct Sending {
+  int64_t tokens = 3, width = 64, k = 2, experts = 4, room = 12;  // 3 tokens of each rank, 2 experts on each
+};
+
+aclnnStatus send(const Sending& s) {
+  bench().seat = {0, 2};
+  Array x(kBf16, {s.tokens, s.width}), chosen(kInt32, {s.tokens, s.k}), rows(kBf16, {s.room, s.width}),
+      assist(kInt32, {s.room * 128}), counts(kInt64, {s.experts / 2}), received(kInt32, {s.experts});
+  return REFUSED(aclnnMoeDistributeDispatchV2, x, chosen, nullptr, nullptr, nullptr, "experts", 2, 0, s.experts, "", 0,
+                 0, 0, 0, 0, 0, 0, 0, nullptr, rows, nullptr, assist, counts, received, nullptr, nullptr);
+}
+
+TEST_F(Rules, RowsForExpertsHaveLimits) {
+  EXPECT_EQ(send({}), 0) << bench().error;
+  in_its_versions(
+      Rule::DispatchSizes, [] { return send({.width = 48}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchSizes, [] { return send({.tokens = 257, .room = 1028}); }, kSince85);
+  EXPECT_EQ(send({.tokens = 256, .room = 1024}), 0) << bench().error;
+  in_its_versions(
+      Rule::DispatchExperts, [] { return send({.experts = 5}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchRoom, [] { return send({.room = 11}); }, kSince85);
+  bench().machine.generation = 3;
+  in_its_versions(
+      Rule::DispatchSizes, [] { return send({.width = 64}); }, kSince85);
+  EXPECT_EQ(send({.width = 1024}), 0) << bench().error;
+  // Two windows of 512 tokens of each rank for 2 experts, of 16 KB and a head of 512 bytes each; 1 choice comes back.
+  setenv("HCCL_BUFFSIZE", "48", 1);
+  in_its_versions(
+      Rule::DispatchBuffer, [] { return send({.tokens = 512, .width = 8192, .room = 2048}); }, kSince85);
+  unsetenv("HCCL_BUFFSIZE");
+  EXPECT_EQ(send({.tokens = 512, .width = 8192, .room = 2048}), 0) << bench().error;
+  bench().machine.cann = Cann::V8_1;
+  EXPECT_EQ(send({.width = 1024}), kAbsent);
+}
+
 TEST_F(Rules, GatesWereNotRenormalised) {
   Array x(kFloat, {1, 8}), y(kFloat, {1, 2}), index(kInt32, {1, 2});
   in_its_versions(

@@ -1,0 +1,149 @@
+// Rows that are sent to the simulated cards of their experts and added where they come from (MoeDistributeDispatchV2
+// and its counterpart) give the bits of one card, in every graph mode; where the operators do not take a model, ranks
+// exchange results as without them.
+#include <unistd.h>
+
+#include <deque>
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
+#include "engine/local_world.h"
+#include "support/applied.h"
+#include "support/ascend_engine.h"
+
+namespace reprise::ascend_dispatch_test {
+namespace {
+
+using testing_support::applied;
+using testing_support::AscendOptions;
+using testing_support::decode_traffic;
+using testing_support::open_ascend;
+
+constexpr int64_t kLayers = 2;
+
+// A mixture of 8 experts with rows of 64 numbers, which the operators take; random weights.
+class Mixture {
+ public:
+  Mixture() : to_(fmt::format("{}/reprise_mixture_{}", testing::TempDir(), ::getpid())) {
+    std::filesystem::create_directories(to_);
+    Json config =
+        *parse_json(*read_file(testing_support::tiny_model_path("qwen3_moe_norm") + "/config.json"), "config.json");
+    config["hidden_size"] = 64;
+    config["decoder_sparse_step"] = 1;
+    config["num_experts"] = 8;
+    config["num_experts_per_tok"] = 3;
+    config["num_hidden_layers"] = kLayers;
+    config["num_key_value_heads"] = 4;
+    config["moe_intermediate_size"] = 32;
+    std::ofstream(to_ + "/config.json") << config.dump();
+    add("model.embed_tokens.weight", {263, 64});
+    add("model.norm.weight", {64});
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      const std::string at = fmt::format("model.layers.{}.", layer);
+      for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) add(at + norm + ".weight", {64});
+      for (const char* p : {"q", "k", "v", "o"}) add(at + "self_attn." + p + "_proj.weight", {64, 64});
+      for (const char* p : {"q", "k"}) add(at + "self_attn." + p + "_norm.weight", {16});
+      add(at + "mlp.gate.weight", {8, 64});
+      for (int e = 0; e < 8; ++e) {
+        const std::string expert = fmt::format("{}mlp.experts.{}.", at, e);
+        for (const char* p : {"gate", "up"}) add(expert + p + "_proj.weight", {32, 64});
+        add(expert + "down_proj.weight", {64, 32});
+      }
+    }
+    const Status written = checkpoint::write_safetensors(to_ + "/model.safetensors", tensors_);
+    EXPECT_TRUE(written.is_ok()) << written.message();
+  }
+  ~Mixture() { std::filesystem::remove_all(to_); }
+  Mixture(const Mixture&) = delete;
+  Mixture& operator=(const Mixture&) = delete;
+  const std::string& path() const { return to_; }
+
+ private:
+  void add(const std::string& name, const std::vector<int64_t>& shape) {
+    int64_t count = 1;
+    for (const int64_t n : shape) count *= n;
+    std::vector<float>& v = values_.emplace_back();
+    for (int64_t i = 0; i < count; ++i) {
+      seed_ = seed_ * 1664525u + 1013904223u;
+      const float x = static_cast<float>(seed_ >> 8) / static_cast<float>(1 << 23) - 1;
+      v.push_back(shape.size() == 1 ? 1 + x / 4 : x / 4);
+    }
+    tensors_.push_back(
+        {name, DType::F32, shape, {reinterpret_cast<const uint8_t*>(v.data()), v.size() * sizeof(float)}});
+  }
+
+  std::string to_;
+  uint32_t seed_ = 17;
+  std::deque<std::vector<float>> values_;  // the tensors point into it
+  std::vector<checkpoint::TensorToWrite> tensors_;
+};
+
+std::vector<float> one_card(const std::string& folder, const AscendOptions& options) {
+  auto engine = open_ascend(folder, options);
+  EXPECT_TRUE(engine.is_ok()) << engine.status().message();
+  return engine.is_ok() ? decode_traffic(**engine, 6) : std::vector<float>();
+}
+
+// `sent`: layers whose rows are sent, in each program.
+std::vector<float> several_cards(const std::string& folder, AscendOptions options, int cards, bool sent) {
+  options.ep_size = cards;
+  options.dispatch = true;
+  auto world = engine::LocalWorld::start(
+      cards,
+      [folder, options](std::shared_ptr<ranks::Member> member) {
+        AscendOptions own = options;
+        own.member = std::move(member);
+        return open_ascend(folder, own);
+      },
+      std::chrono::seconds(120));
+  EXPECT_TRUE(world.is_ok()) << world.status().message();
+  if (!world.is_ok()) return {};
+  std::vector<float> out = decode_traffic((*world)->front(), 6);
+  const engine::Engine& front = (*world)->front();
+  EXPECT_EQ(applied(front, "rows are sent to the ranks of their experts") > 0, sent);
+  EXPECT_EQ(applied(front, "they are not sent to the ranks of their experts") > 0, !sent);
+  if (options.policy != engine::GraphPolicy::Off) {
+    EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
+    EXPECT_GT((*world)->front().runner("prefill")->stats().replays, 0u);
+  }
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  return out;
+}
+
+// Decode sizes of 1 to 4 tokens are no multiple of the cards; some cards have no token of their own.
+TEST(AscendDispatch, GivesTheBitsOfOneCardInEveryMode) {
+  const Mixture model;
+  AscendOptions usual{.prefill_sizes = {64, 128}, .context = 128}, eager = usual, whole = usual, pieces = usual;
+  eager.policy = engine::GraphPolicy::Off;
+  whole.prefill = GraphMode::Whole;
+  pieces.decode = GraphMode::Piecewise;
+  const std::vector<float> expected = one_card(model.path(), usual);
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(expected, several_cards(model.path(), usual, 2, true));
+  EXPECT_EQ(expected, several_cards(model.path(), usual, 4, true));
+  EXPECT_EQ(expected, several_cards(model.path(), eager, 2, true));
+  EXPECT_EQ(expected, several_cards(model.path(), whole, 4, true));
+  EXPECT_EQ(expected, several_cards(model.path(), pieces, 2, true));
+}
+
+TEST(AscendDispatch, PartsWithSequencesOfTheirOwnSendThemToo) {
+  const Mixture model;
+  AscendOptions options{.prefill_sizes = {64, 128}, .context = 128};
+  const std::vector<float> expected = one_card(model.path(), options);
+  options.sequence_parts = 2;
+  EXPECT_EQ(expected, several_cards(model.path(), options, 2, true));
+}
+
+// Rows of 48 numbers, and 5 experts over 2 cards.
+TEST(AscendDispatch, ModelsThatTheOperatorsDoNotTakeExchangeResults) {
+  const std::string folder = testing_support::tiny_model_path("qwen2_moe_shared");
+  const AscendOptions options{.prefill_sizes = {64, 128}, .context = 128};
+  const std::vector<float> expected = one_card(folder, options);
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(expected, several_cards(folder, options, 2, false));
+}
+
+}  // namespace
+}  // namespace reprise::ascend_dispatch_test
