@@ -15,7 +15,8 @@ class TokenizerGolden : public testing::TestWithParam<std::pair<const char*, con
  protected:
   std::string golden_path(const char* ending) const {
     const std::string name = GetParam().second;
-    return golden_folder() + (name.starts_with("spm_") ? "/spm/" : "/") + name + ending;
+    const std::string folder = name.starts_with("spm_") ? "/spm/" : name.starts_with("unigram_") ? "/unigram/" : "/";
+    return golden_folder() + folder + name + ending;
   }
 };
 
@@ -103,14 +104,16 @@ TEST(TokenizerGgufGolden, NamesCutAsTheModelsThatUseThem) {
       }
       ++names;
     }
-  EXPECT_EQ(names, 13u);
+  EXPECT_EQ(names, 14u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                          testing::Values(std::pair("smollm2", "smollm2"), std::pair("smollm2_as_json", "smollm2"),
                                          std::pair("qwen3", "qwen3"), std::pair("deepseek_v3", "deepseek_v3"),
                                          std::pair("minilm", "minilm"), std::pair("spm_llama", "spm_llama"),
-                                         std::pair("spm_mistral", "spm_mistral"), std::pair("spm_gguf", "spm_llama")),
+                                         std::pair("spm_mistral", "spm_mistral"), std::pair("spm_gguf", "spm_llama"),
+                                         std::pair("unigram_words", "unigram_words"),
+                                         std::pair("unigram_bytes", "unigram_bytes")),
                          [](const auto& param) { return std::string(param.param.first); });
 
 }  // namespace

@@ -24,6 +24,9 @@ QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n
 QWEN35 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + END
 SEED = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + END
 GPT4O = f"{CASED}*{LOWER}+{CONTRACTIONS}?|{CASED}+{LOWER}*{CONTRACTIONS}?" + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + END
+HAN = r"&&[^\p{Han}]]"  # of a class that has none
+KIMI = (r"[\p{Han}]+|" + f"{CASED[:-1]}{HAN}*{LOWER[:-1]}{HAN}+{CONTRACTIONS}?|{CASED[:-1]}{HAN}+{LOWER[:-1]}{HAN}*{CONTRACTIONS}?" +
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + END)
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|""" + END)
 
@@ -36,6 +39,7 @@ WAYS = [  # names, whether a word that is a token stays one whatever its merges,
     (["minimax-m2"], False, None, [GPT4O]),
     (["gpt-4o"], True, None, [GPT4O]),
     (["exaone4", "gpt-2"], False, None, [GPT2]),
+    (["kimi-k2"], True, None, [KIMI]),  # tokenization_kimi.py of the model
     (["hunyuan-dense", "deepseek-v3"], False, None, [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK]),
 ]
 EVERY = 97  # of all strings
