@@ -378,8 +378,8 @@ Status ProgramBuilder::capture_size(size_t phase, int64_t size, StepRunnerParts&
     if (b.faults->fails_capture()) return error(Code::OutOfMemory, "injected fault: no memory for this capture");
     for (int i = 0; i < options_.warmups; ++i, ++parts.warmups) RETURN_IF_ERROR(model->run(live, *b.stream));
     const bool measured = options_.choose_streams || options_.choose_prefetch;
-    RETURN_IF_ERROR(measured ? capture_as_measured(*model, size, live, *b.stream, *b.staging,
-                                                   config_.fields.vocab_size, options_.choose_streams)
+    RETURN_IF_ERROR(measured ? capture_as_measured(*model, size, live, *b.stream, *b.staging, config_.fields.vocab_size,
+                                                   options_.choose_streams)
                              : model->capture(size, live));
   }
   return Status::ok();

@@ -1,5 +1,5 @@
-// BERT, RoBERTa and XLM-RoBERTa, which is RoBERTa with more words: every row sees its whole text, positions are learned,
-// and norms stand behind the branches.
+// BERT, RoBERTa and XLM-RoBERTa, which is RoBERTa with more words: every row sees its whole text, positions are
+// learned, and norms stand behind the branches.
 #include <cmath>
 
 #include "checkpoint/field_reader.h"

@@ -43,8 +43,8 @@
   X(bert, kBert)             \
   X(bert, kBertScores)       \
   X(bert, kRoberta)          \
-  X(bert, kRobertaScores)  \
-  X(bert, kXlmRoberta)     \
+  X(bert, kRobertaScores)    \
+  X(bert, kXlmRoberta)       \
   X(bert, kXlmRobertaScores)
 
 namespace reprise::models {

@@ -18,7 +18,7 @@
 namespace reprise {
 namespace {
 
-constexpr int64_t kLine = 512;  // bytes; prefetches are whole lines
+constexpr int64_t kLine = 512;       // bytes; prefetches are whole lines
 constexpr int64_t kMostRows = 4096;  // what pays at so many pays at any number
 
 int64_t bytes_of(const Value& param) {
@@ -237,10 +237,11 @@ class PrefetchInserter {
     }
     const int64_t rows = most_rows(w, all, saved);
     if (rows == 0) {
-      c_.refuse(*w.product,
-                fmt::format("{} ahead would save {:.1f} us, and to start them costs {:.1f} us and what runs beside them "
-                            "{:.1f} us of its bandwidth, at one row of {} keys",
-                            megabytes(all), saved, info_.mark_us, delays_us(w, all, 1), keys_));
+      c_.refuse(
+          *w.product,
+          fmt::format("{} ahead would save {:.1f} us, and to start them costs {:.1f} us and what runs beside them "
+                      "{:.1f} us of its bandwidth, at one row of {} keys",
+                      megabytes(all), saved, info_.mark_us, delays_us(w, all, 1), keys_));
       return Status::ok();
     }
     if (!c_.may_apply(*w.product)) return Status::ok();

@@ -96,9 +96,9 @@ std::string prefetch_text(const StreamReport& r) {
   std::string out =
       fmt::format("prefetch  {:.2f} MB of weights in a step\n", static_cast<double>(r.prefetched_bytes) / 1e6);
   for (const StreamPrefetch& p : r.prefetches)
-    out += fmt::format("{:>5} x   {:.2f} MB{}\n   beside {}\n   until  {}\n", p.count,
-                       static_cast<double>(p.bytes) / 1e6,
-                       p.rows > 0 ? fmt::format(", in steps of up to {} rows", p.rows) : "", p.beside, p.ahead_of);
+    out +=
+        fmt::format("{:>5} x   {:.2f} MB{}\n   beside {}\n   until  {}\n", p.count, static_cast<double>(p.bytes) / 1e6,
+                    p.rows > 0 ? fmt::format(", in steps of up to {} rows", p.rows) : "", p.beside, p.ahead_of);
   return out;
 }
 
@@ -114,7 +114,8 @@ std::string_view streams_name(RecordedStreams streams) {
 std::string times_text(const CompiledModel::StreamTimes& t) {
   std::string out = fmt::format("size {:>5}   {}: a replay took {:.1f} us with several", t.size,
                                 streams_name(t.streams), t.several_us);
-  if (t.plain_us > 0) out += fmt::format("{} {:.1f} us with nothing read ahead", t.one_us > 0 ? "," : " and", t.plain_us);
+  if (t.plain_us > 0)
+    out += fmt::format("{} {:.1f} us with nothing read ahead", t.one_us > 0 ? "," : " and", t.plain_us);
   if (t.one_us > 0) out += fmt::format(" and {:.1f} us with one", t.one_us);
   return out + "\n";
 }

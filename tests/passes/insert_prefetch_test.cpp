@@ -199,8 +199,9 @@ TEST_F(InsertPrefetch, AWindowThatLosesIsRefused) {
   const Planned p = plan({"Qwen3ForCausalLM", 2});
   EXPECT_EQ(hints(p.graph), (std::vector<std::string>{"14848 from 0 of 98304 until linear"}));  // no attention yet
   const auto told = std::count_if(p.report.refused.begin(), p.report.refused.end(), [](const PassRemark& r) {
-    return r.reason == "0.0 MB ahead would save 99.0 us, and to start them costs 10.0 us and what runs beside them "
-                       "148.5 us of its bandwidth, at one row of 1048576 keys";
+    return r.reason ==
+           "0.0 MB ahead would save 99.0 us, and to start them costs 10.0 us and what runs beside them "
+           "148.5 us of its bandwidth, at one row of 1048576 keys";
   });
   EXPECT_EQ(told, 1);
 }
