@@ -43,6 +43,8 @@ std::optional<std::string_view> Charsmap::replacement(std::string_view part) con
     if (!has_leaf(unit)) continue;
     if (at >= units_.size() || value_of(units_[at]) > replacements_.size()) return std::nullopt;
     const std::string_view rest = std::string_view(replacements_).substr(value_of(units_[at]));
+    const bool inside = !rest.empty() && (static_cast<uint8_t>(rest[0]) & 0xC0) == 0x80;  // of a character
+    if (inside) return std::nullopt;
     return rest.substr(0, rest.find('\0'));
   }
   return std::nullopt;

@@ -46,7 +46,7 @@ TEST(Unigram, NoOtherWayHasALargerSum) {
   size_t unknown_texts = 0;
   for (int round = 0; round < 200; ++round) {
     std::map<std::string, double> scores;
-    for (int i = 0; i < 8; ++i) scores[word(4)] = -1 - static_cast<double>(below(64)) / 8;
+    for (int i = 0; i < 24; ++i) scores[word(4)] = -1 - static_cast<double>(below(64)) / 8;
     Json vocab = Json::array({Json::array({"<unk>", 0.0})});
     double worst = 0;
     for (const auto& [token, score] : scores) {
