@@ -58,7 +58,9 @@ struct Step {
       const TensorType& type = n.in[i]->type;
       if (o.is_index() || o.mutated) continue;
       double elements = static_cast<double>(type.shape.elements(live));
-      if (o.role == OperandRole::Cache) {
+      if (o.role == OperandRole::Table) {
+        elements *= static_cast<double>(rows) / static_cast<double>(std::max<int64_t>(type.shape[0].value(live), 1));
+      } else if (o.role == OperandRole::Cache) {
         LiveSizes page;
         page.value.fill(1);
         elements = static_cast<double>(type.shape.elements(page) * rows * keys) / kPageTokens;
