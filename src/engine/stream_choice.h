@@ -12,8 +12,8 @@
 
 namespace reprise::engine {
 
-// The second stream must save so much of a replay. What is read ahead must not cost any: it pays with contexts in the
-// caches, if at all, and the plan has counted that (passes/insert_prefetch.cpp).
+// The second stream must save so much of a replay. What is read ahead must not cost any; what it costs beside attention
+// over contexts was counted when it was placed (passes/insert_prefetch.cpp).
 constexpr double kStreamsGain = 0.02;
 
 // `one`: one stream is tried as well.
