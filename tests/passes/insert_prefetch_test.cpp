@@ -141,7 +141,7 @@ TEST_F(InsertPrefetch, NothingIsReadAheadTwice) {
 // The time of a window and the product behind it, step by step: what runs at the same time divides the bandwidth by
 // what each asks for, all of it (a prefetch) or `share` of it (a launch of `alone` us). Microseconds.
 double simulated(double begins, double prefetch, double before, double alone, double share, double behind) {
-  constexpr double kStep = 1e-3;
+  constexpr double kStep = 1e-2;
   double now = 0, window = before, attention = alone;
   for (; attention > 0; now += kStep) {
     const bool reads = now >= begins && prefetch > 0;
@@ -156,7 +156,7 @@ double simulated(double begins, double prefetch, double before, double alone, do
 // which it pays all the same are those of a simulation.
 TEST_F(InsertPrefetch, WhatRunsBesideNeedsItsBandwidth) {
   int64_t before = 4096;
-  for (const int64_t k : {1, 4, 16, 64}) {
+  for (const int64_t k : {16, 32, 128}) {  // the launch before attention ends before the prefetch begins
     keys = k;
     const Planned p = plan({"Qwen3ForCausalLM", 2});
     const Node *first = nullptr, *attention = nullptr;
