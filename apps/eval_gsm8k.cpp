@@ -11,12 +11,11 @@
 #include "base/elapsed.h"
 #include "base/file.h"
 #include "base/progress.h"
-#include "client/load.h"
-#include "client/server_probe.h"
 #include "command.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
+#include "eval/asked_server.h"
 #include "eval/gsm8k.h"
 #include "eval/text_file.h"
 
@@ -33,21 +32,14 @@ struct Gsm8kFlags {
   int64_t shots = 5;
   int64_t max_new_tokens = 512;
   std::string answers_file;
-  std::string base_url, server_model, api_key;
-  std::optional<int64_t> parallel;
-  std::optional<double> timeout_s;
+  AskedServer server;
   bool json = false;
 
-  bool of_server() const { return parallel || timeout_s || !server_model.empty() || !api_key.empty(); }
   Status check() {
-    if (base_url.empty()) {
-      if (of_server())
-        return invalid(
-            "--parallel, --timeout, --server-model and --api-key are about a server; they need --base-url URL");
+    RETURN_IF_ERROR(server.check(model.model_path));
+    if (!server.is_asked()) {
       if (model.model_path.empty()) model.model_path = kDefaultModelName;
       RETURN_IF_ERROR(model.check());
-    } else if (!model.model_path.empty()) {
-      return invalid("--base-url asks a server, which has its model; leave out --model-path");
     }
     if (data_path.empty()) return invalid("--data-path FILE is needed: JSON lines with \"question\" and \"answer\"");
     return Status::ok();
@@ -124,28 +116,17 @@ Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks
   return said;
 }
 
-// The same questions to /v1/completions, so many at a time. One that is not answered is an error: a score over the
-// others would be another one.
+// The same questions to /v1/completions.
 Result<Said> ask_server(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks) {
-  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s.value_or(600))));
   GenerationStyle style;
-  style.model = f.server_model;
   style.stop = gsm8k_stops();
-  if (style.model.empty()) {
-    ASSIGN_OR_RETURN(const ServerFacts facts, probe_server(*http, f.base_url));
-    style.model = facts.model;
-  }
   std::vector<GenerationCall> calls;
   for (const Gsm8kTask& task : tasks) calls.push_back({task.prompt, 0, f.max_new_tokens});
-  LoadOptions load;
-  load.max_concurrency = f.parallel.value_or(32);
-  Progress bar("gsm8k", calls.size());
-  LoadRun run = run_load(*http, calls, style, load, [&](const GenerationRecord&) { bar.advance(1); });
+  ASSIGN_OR_RETURN(LoadRun run,
+                   f.server.ask_all(calls, style, "gsm8k", [](size_t i) { return std::to_string(i + 1); }));
   Said said;
   said.seconds = run.duration_s;
-  for (size_t i = 0; i < run.records.size(); ++i) {
-    GenerationRecord& r = run.records[i];
-    if (!r.ok) return error(Code::Invalid, "{}: question {} was not answered: {}", f.base_url, i + 1, r.problem);
+  for (GenerationRecord& r : run.records) {
     said.answers.push_back(std::move(r.text));
     said.tokens += r.output_tokens;
   }
@@ -154,7 +135,7 @@ Result<Said> ask_server(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks
 
 Status run_gsm8k(const Gsm8kFlags& f) {
   ASSIGN_OR_RETURN(const auto tasks, read_tasks(f));
-  ASSIGN_OR_RETURN(const Said said, f.base_url.empty() ? ask_engine(f, tasks) : ask_server(f, tasks));
+  ASSIGN_OR_RETURN(const Said said, f.server.is_asked() ? ask_server(f, tasks) : ask_engine(f, tasks));
 
   int64_t right = 0, without = 0;
   std::string answers;
@@ -200,14 +181,7 @@ Command add_eval_gsm8k(CLI::App& eval) {
   add_integer(*c.app, "--num-shots", flags->shots, {0, 1000}, "solved questions in front of each");
   add_integer(*c.app, "--max-new-tokens", flags->max_new_tokens, {1, 1 << 24}, "of each answer");
   add_text(*c.app, "--answers-file", flags->answers_file, "write every answer there as JSON lines", "FILE");
-  add_text(*c.app, "--base-url", flags->base_url, "ask the server at this address in place of a model of our own",
-           "URL");
-  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server (default: 32)");
-  add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
-           "NAME");
-  add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
-  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6},
-           "seconds without a byte after which a question failed (default: 600)");
+  flags->server.add_to(*c.app);
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);
@@ -216,7 +190,7 @@ Command add_eval_gsm8k(CLI::App& eval) {
       "any number. With --base-url the questions go to /v1/completions of a server, --parallel at a time. --json: "
       "{questions, accuracy, invalid, latency_s, output_tok_s}.");
   c.check = [flags] { return flags->check(); };
-  c.over_ranks = [flags] { return flags->base_url.empty() ? &flags->model : nullptr; };
+  c.over_ranks = [flags] { return flags->server.is_asked() ? nullptr : &flags->model; };
   c.run = [flags] { return run_gsm8k(*flags); };
   return c;
 }

@@ -14,12 +14,11 @@
 #include "base/elapsed.h"
 #include "base/file.h"
 #include "base/progress.h"
-#include "client/load.h"
-#include "client/server_probe.h"
 #include "command.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
+#include "eval/asked_server.h"
 #include "eval/mmmu.h"
 #include "eval/text_file.h"
 #include "images/decode.h"
@@ -34,23 +33,15 @@ namespace {
 struct MmmuFlags {
   ModelFlags model;
   std::string data_path, answers_file;
-  std::string base_url, server_model, api_key;
-  std::optional<int64_t> parallel;
-  std::optional<double> timeout_s;
+  AskedServer server;
   int64_t questions = 100;
   int64_t max_new_tokens = 2048;
   bool json = false;
 
-  bool of_server() const { return parallel || timeout_s || !server_model.empty() || !api_key.empty(); }
   Status check() const {
     if (data_path.empty()) return invalid("--data-path FOLDER is needed: questions.jsonl and the images that it names");
-    if (base_url.empty() && of_server())
-      return invalid(
-          "--parallel, --timeout, --server-model and --api-key are about a server; they need --base-url URL");
-    if (base_url.empty()) return model.check();
-    if (!model.model_path.empty())
-      return invalid("--base-url asks a server, which has its model; leave out --model-path");
-    return Status::ok();
+    RETURN_IF_ERROR(server.check(model.model_path));
+    return server.is_asked() ? Status::ok() : model.check();
   }
 };
 
@@ -149,33 +140,20 @@ Result<GenerationCall> question_call(const MmmuFlags& f, const MmmuQuestion& q) 
   return GenerationCall{std::move(content), 0, f.max_new_tokens};
 }
 
-// The same questions to /v1/chat/completions, so many at a time. One that is not answered is an error: a score over the
-// others would be another one.
+// The same questions to /v1/chat/completions.
 Result<MmmuSaid> ask_server(const MmmuFlags& f, const std::vector<MmmuQuestion>& questions) {
-  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s.value_or(600))));
   GenerationStyle style;
   style.endpoint = Endpoint::Chat;
   style.extra["separate_reasoning"] = false;  // thoughts are scored with the answer, as those of an engine of our own
-  style.model = f.server_model;
-  if (style.model.empty()) {
-    ASSIGN_OR_RETURN(const ServerFacts facts, probe_server(*http, f.base_url));
-    style.model = facts.model;
-  }
   std::vector<GenerationCall> calls;
   for (const MmmuQuestion& q : questions) {
     ASSIGN_OR_RETURN(GenerationCall call, question_call(f, q));
     calls.push_back(std::move(call));
   }
-  LoadOptions load;
-  load.max_concurrency = f.parallel.value_or(32);
-  Progress bar("mmmu", calls.size());
-  LoadRun run = run_load(*http, calls, style, load, [&](const GenerationRecord&) { bar.advance(1); });
+  ASSIGN_OR_RETURN(LoadRun run, f.server.ask_all(calls, style, "mmmu", [&](size_t i) { return questions[i].id; }));
   MmmuSaid said;
   said.seconds = run.duration_s;
-  for (size_t i = 0; i < run.records.size(); ++i) {
-    GenerationRecord& r = run.records[i];
-    if (!r.ok)
-      return error(Code::Invalid, "{}: question {} was not answered: {}", f.base_url, questions[i].id, r.problem);
+  for (GenerationRecord& r : run.records) {
     said.tokens += r.output_tokens;
     said.cut += r.finish_reason == "length";
     said.answers.push_back(std::move(r.text));
@@ -185,7 +163,7 @@ Result<MmmuSaid> ask_server(const MmmuFlags& f, const std::vector<MmmuQuestion>&
 
 Status run_mmmu(const MmmuFlags& f) {
   ASSIGN_OR_RETURN(const auto questions, read_questions(f));
-  ASSIGN_OR_RETURN(const MmmuSaid said, f.base_url.empty() ? ask_engine(f, questions) : ask_server(f, questions));
+  ASSIGN_OR_RETURN(const MmmuSaid said, f.server.is_asked() ? ask_server(f, questions) : ask_engine(f, questions));
   Score all;
   std::map<std::string, Score> subjects;
   std::string answers;
@@ -231,14 +209,7 @@ Command add_eval_mmmu(CLI::App& eval) {
   add_integer(*c.app, "--num-questions", flags->questions, {0, 1 << 24}, "the first of them by id; 0: all");
   add_integer(*c.app, "--max-new-tokens", flags->max_new_tokens, {1, 1 << 24}, "of each answer");
   add_text(*c.app, "--answers-file", flags->answers_file, "write every answer there as JSON lines", "FILE");
-  add_text(*c.app, "--base-url", flags->base_url, "ask the server at this address in place of a model of our own",
-           "URL");
-  add_integer(*c.app, "--parallel", flags->parallel, {1, 1 << 20}, "questions in flight at a server (default: 32)");
-  add_text(*c.app, "--server-model", flags->server_model, "name of its model (default: the first of /v1/models)",
-           "NAME");
-  add_text(*c.app, "--api-key", flags->api_key, "sent to the server as \"Authorization: Bearer KEY\"", "KEY");
-  add_real(*c.app, "--timeout", flags->timeout_s, {0.1, 1e6},
-           "seconds without a byte after which a question failed (default: 600)");
+  flags->server.add_to(*c.app);
   add_switch(*c.app, "--json", flags->json, "one JSON object on standard output");
   flags->model.chooses_adapter = true;
   flags->model.add_to(*c.app);
@@ -249,7 +220,7 @@ Command add_eval_mmmu(CLI::App& eval) {
       "counts. With --base-url the questions go to /v1/chat/completions of a server.\n--json: {questions, accuracy, "
       "cut, subjects, latency_s, output_tok_s}.");
   c.check = [flags] { return flags->check(); };
-  c.over_ranks = [flags] { return flags->base_url.empty() ? &flags->model : nullptr; };
+  c.over_ranks = [flags] { return flags->server.is_asked() ? nullptr : &flags->model; };
   c.run = [flags] { return run_mmmu(*flags); };
   return c;
 }

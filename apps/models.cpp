@@ -6,6 +6,7 @@
 #include "command.h"
 #include "common/flags.h"
 #include "common/kept_models.h"
+#include "common/model_tests.h"
 #include "models/model.h"
 
 namespace reprise::apps {
@@ -14,26 +15,37 @@ using namespace api;
 
 namespace {
 
-// As docs/model-coverage.md begins; that page has the tests of each.
+std::string names_in(const OrderedJson& object) {
+  std::string out;
+  for (const auto& item : object.items()) out += (out.empty() ? "" : " ") + item.key();
+  return out;
+}
+
+// As docs/model-coverage.md has it, with words in place of tests.
 std::string families_table() {
-  std::string out = fmt::format("{:<28}{:<20}{:<16}{}\n", "architecture", "model_type", "gguf", "also");
+  std::string out = fmt::format("{:<36}{:<20}{:<14}{:<17}{}\n", "architecture", "model_type", "gguf", "graph modes on",
+                                "features tested");
   for (const models::ModelSpec* m : models::all_models()) {
     const checkpoint::Family& f = m->family;
     std::string also(f.wrapper);
     if (!f.other_architecture.empty()) also += (also.empty() ? "" : ", ") + std::string(f.other_architecture);
-    out += fmt::format("{:<28}{:<20}{:<16}{}\n", f.architecture, f.model_type, f.gguf.name.empty() ? "-" : f.gguf.name,
-                       also);
+    const OrderedJson tests = tests_of_family(f.architecture);
+    out += fmt::format("{:<36}{:<20}{:<14}{:<17}{}\n", f.architecture, f.model_type,
+                       f.gguf.name.empty() ? "-" : f.gguf.name, names_in(tests.value("graph_modes", OrderedJson())),
+                       names_in(tests.value("features", OrderedJson())));
+    if (!also.empty()) out += fmt::format("  also {}\n", also);
   }
   return out;
 }
 
-Json families_json() {
-  Json out = Json::array();
+OrderedJson families_json() {
+  OrderedJson out = OrderedJson::array();
   for (const models::ModelSpec* m : models::all_models()) {
     const checkpoint::Family& f = m->family;
-    Json row{{"architecture", f.architecture}, {"model_type", f.model_type}, {"gguf", f.gguf.name}};
+    OrderedJson row{{"architecture", f.architecture}, {"model_type", f.model_type}, {"gguf", f.gguf.name}};
     for (const std::string_view also : {f.wrapper, f.other_architecture})
       if (!also.empty()) row["also"].push_back(also);
+    row.update(tests_of_family(f.architecture));
     out.push_back(std::move(row));
   }
   return out;
@@ -58,7 +70,8 @@ Command add_models(CLI::App& program) {
       "--model-path takes. \"memory\" reckons with weights as they are kept in memory and the KV cache of one "
       "sequence,\n"
       "within 0.8 of the machine's memory. What is incomplete, broken or of an unknown kind is listed with the "
-      "reason.");
+      "reason.\n--families: the devices on which tests run a family eagerly, in pieces and in whole graphs, and the "
+      "features that\ntests show with it; --json has the tests, and why there is none.");
   c.check = [flags] { return open_hub(flags->hub).status(); };
   c.run = [flags]() -> Status {
     if (flags->families) {

@@ -294,8 +294,9 @@ def check(root, binary=None):
             errors += [f"{name}:{at}: {error}" for error in found]
     if (root / "src/models/list.h").is_file():
         try:
-            written = models_page.page(root) == (root / models_page.PAGE).read_text(encoding="utf-8")
-            errors += [] if written else [f"{models_page.PAGE} is not what tools/models_page.py --write writes"]
+            for file, make in ((models_page.PAGE, models_page.page), (models_page.FACTS, models_page.facts)):
+                written = make(root) == (root / file).read_text(encoding="utf-8")
+                errors += [] if written else [f"{file} is not what tools/models_page.py --write writes"]
         except (OSError, SystemExit) as error:
             errors.append(f"{models_page.PAGE}: {error}")
     return errors

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes docs/model-coverage.md: which test proves each family in each dtype, quantisation, device and graph mode.
+"""Writes docs/model-coverage.md: which test proves each family in each dtype, quantisation, device and graph mode, and with
+each feature; and the same facts for `reprise models --families`.
 
 Families come of src/models/list.h and the files there, tests of the lists that the tests themselves are made from. A
 cell names tests by the keys at the end of the page, or gives the number of a reason why there is none.
 
     tools/models_page.py          print the page
-    tools/models_page.py --write  write it
+    tools/models_page.py --write  write both
 """
 
 import argparse
@@ -16,6 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = "docs/model-coverage.md"
+FACTS = "apps/common/model_tests.json"  # for the binary
 
 KEYS = {
     "G": "models/golden_test GoldenTest.LogitsAreThoseOfTheReference",
@@ -34,7 +36,42 @@ KEYS = {
     "H": "encoders/ascend_pooled_test AscendPooled.RowsAreThoseOfTheReference",
     "I": "models/ascend_vision_test AscendVision.LogitsAreThoseOfTransformersHoweverThePromptIsCut",
     "T": "simt/vision_test CudaVision.RowsAndLogitsAreThoseOfTransformers",
+    "Y": "models/vision_test QuantisedVision.TextIsInInt8AndTheTowerInFloats",
+    "Z": "models/vision_test QuantisedVision.AllModesGiveTheSameBits",
     "X": "models/gguf_experts_test GgufExperts.LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint",
+    "K": "models/ascend_coverage_test AscendCoverage.EveryModeOnEveryGenerationGivesTheSameBits",
+    "N": "simt/models_test CudaModes.GiveTheSameBits",
+    "PH": "sched/prefix_hit_test PrefixHit.GivesWhatThePromptAloneGives",
+    "KS": "sched/kept_states_test KeptStates.APromptGoesOnFromTheLastBorderOfAnEqualOne",
+    "IP": "sched/image_prefix_test ImagePrefix.IsSharedByImagesAndNotByTheirPlaceholders",
+    "RS": "sched/random_schedules_test RandomSchedulesOfModels.AnswerAsEachRequestAlone",
+    "VS": "models/verify_steps_test VerifySteps.RowsHaveTheBitsOfPlainSteps",
+    "SB": "sched/speculation_bits_test SpeculationBits.AnswersAreThoseWithoutDrafts",
+    "HD": "sched/head_drafter_test HeadDrafter.AnswersAreThoseWithoutAHead",
+    "LG": "lora/models_test LoraGoldenTest.LogitsAreThoseOfPeft",
+    "LB": "lora/models_test LoraBitsTest.EveryModePassAndNumberOfThreads",
+    "JS": "clients/openai_test StructuredOutput.test_json_schema",
+    "HT": "clients/openai_families_test Harmony.test_answers_are_what_openai_harmony_reads_whole_and_streamed",
+    "RK": "models/ranks_test RanksTest.AnyNumberOfRanksGivesTheSameBits",
+    "VR": "models/vision_test VisionTest.SeveralRanksGiveTheBitsOfOne",
+    "AR": "models/ascend_ranks_test AscendRanks.GiveTheBitsOfOneCard",
+    "CR": "simt/ranks_test CudaRanks.GiveTheBitsOfOne",
+    "I8": "models/int8_cache_test Int8Cache.LogitsAreNearThoseOfAFloatCache",
+    "IM": "models/int8_cache_test Int8Cache.ModesPassesAndCheckedReplaysGiveTheSameBits",
+}
+# Tests that run their models eagerly, in pieces and in whole graphs, and compare the bits; by device.
+MODES = {"CPU": ["M", "S", "P", "U", "Z"], "Ascend": ["M", "K"], "CUDA": ["N"]}
+# By feature: a word for it, its tests, and the reason where a family has none of them.
+FEATURES = {
+    "prompts in parts": ("parts", ["B", "S", "V"], 10),
+    "prefix cache": ("prefix", ["PH", "KS", "IP", "RS"], 10),
+    "speculation": ("drafts", ["VS", "SB", "HD", "RS"], 10),
+    "LoRA": ("lora", ["LG", "LB"], 10),
+    "grammar, tools": ("grammar", ["JS", "HT"], 10),
+    "images": ("images", ["V", "Y"], 11),
+    "several ranks": ("ranks", ["RK", "VR", "AR", "CR"], 10),
+    "int8 KV cache": ("int8-kv", ["I8", "IM"], 10),
+    "vectors": ("vectors", ["E"], 13),
 }
 REASONS = {
     1: "other checkpoints of the family are tested so; what is special here changes nothing in it",
@@ -44,6 +81,16 @@ REASONS = {
     5: "no test of its own: the names and metadata are those of a family that has one",
     6: "models that give vectors or scores are tested in floats alone",
     8: "quantised weights of models with a vision tower are refused",
+    9: "graph modes of vision towers are compared on the CPU, and on other devices one is tested (by I and T)",
+    10: "no test of its own: tests of other families show it",
+    11: "the family reads no images",
+    12: "the model gives vectors or scores, and generates nothing",
+    13: "tokens are what the family is tested for; decoders that give vectors are tested with Qwen3",
+    14: "refused at start: the states of Mamba-2 are not cut over ranks",
+    15: "latents are not kept in int8, and the flag is refused by its name (tested by I8)",
+    16: "of the graph modes the usual one alone is tested on the device (by G); other checkpoints have all three",
+    17: "on the executor one model without states and one with them have all modes; on a GPU every decoder has (N)",
+    18: "graph modes of models that give vectors or scores are tested on the CPU",
 }
 
 
@@ -91,6 +138,98 @@ def lists(root):
     }
 
 
+def block(source, start):
+    """The text from `start` to the end of the braces that open behind it."""
+    depth, at = 0, source.index("{", start)
+    while True:
+        depth += {"{": 1, "}": -1}.get(source[at], 0)
+        at += 1
+        if depth == 0:
+            return source[start:at]
+
+
+def text_of_test(root, key):
+    """Of a test: its body, what it is made with, its fixture, and the lists and setups that these name."""
+    file, name = KEYS[key].split()
+    suite, case = name.split(".")
+    source = text(root, f"tests/{file}.cpp")
+    body = re.search(rf"^TEST(?:_[PF])?\({suite}, {case}\)", source, re.M)
+    if not body:
+        sys.exit(f"models_page: tests/{file}.cpp has no {name}")
+    found = block(source, body.start())
+    for made in re.finditer(rf"^INSTANTIATE_TEST_SUITE_P\(\s*\w*, {suite},.*?\);\n\n", source, re.S | re.M):
+        found += made[0]
+    fixture = re.search(rf"^class {suite} ", source, re.M)
+    found += block(source, fixture.start()) if fixture else ""
+    for name in set(re.findall(r"\b([a-z_]+)\(\)", found)):
+        list_of = re.search(rf"^\w[^\n;=]* {name}\(\) {{", source, re.M)
+        found += block(source, list_of.start()) if list_of else ""
+    for name in set(re.findall(r"\b([A-Z]\w+){", found)):
+        setup = re.search(rf"^struct {name} {{", source, re.M)
+        found += block(source, setup.start()) if setup else ""
+    return found
+
+
+def checkpoints_of_test(root, key, known):
+    """The names of the checkpoints that a test runs on."""
+    if key == "JS":  # the default model, a Llama
+        return {"llama_gqa3_tied"} if 'MODEL = "smollm2"' in text(root, "tests/clients/support.py") else set()
+    if key == "HT":
+        return set(re.findall(r'folder_of\("(\w+)", ', text(root, "tests/clients/openai_families_test.py")))
+    if key in "BMSAW":
+        return set(known[{"B": "bits", "M": "modes"}.get(key, "small")])
+    source = text_of_test(root, key)
+    if key == "N":  # those that run without a GPU
+        return set(re.findall(r'push_back\({"(\w+)", DType::\w+, false}\)', source))
+    names = set(re.findall(r'"(?:models/)?([a-z0-9_]+)(?:[+@.]\w+)?"', source))
+    for name, group in (("tiny_models", "tiny"), ("small_families", "small")):
+        names |= set(known[group]) if re.search(rf"\b{name}\(\)", source) else set()
+    if key == "I8":
+        if 'starts_with("deepseek")' not in source:
+            sys.exit("models_page: which models keep no int8 cache?")
+        names = {n for n in names if not n.startswith("deepseek")}
+    return names
+
+
+def tests_by_mode(root, known):
+    """By device and checkpoint: keys of tests in all three modes."""
+    out = {}
+    for device, keys in MODES.items():
+        for key in keys:
+            source = text(root, f"tests/{KEYS[key].split()[0]}.cpp")
+            if not all(re.search(mode, source) for mode in ("GraphMode::Whole", "GraphMode::Piecewise", "Policy::Off|GraphMode::Eager")):
+                sys.exit(f"models_page: {KEYS[key]} does not run in all modes")
+            names = checkpoints_of_test(root, key, known)
+            if (key, device) == ("M", "Ascend"):
+                names = set(re.findall(r'"(\w+)@ascend"', source))
+            for name in names:
+                out.setdefault((device, name), []).append(key)
+    return out
+
+
+def mode_row(name, known, by_mode, kind):
+    gone = known["ascend"] + list(known["lacking"])
+    ascend = {"encoder": 18, "tower": 9}.get(kind, 3 if name in known["ascend"] else 2 if name in gone else 16)
+    reasons = {"CPU": 1, "Ascend": ascend, "CUDA": 9 if kind == "tower" else 17}
+    if kind == "encoder":
+        reasons["CUDA"] = 18
+    return [f"`{name}`"] + [", ".join(by_mode.get((device, name), [])) or f"no {reasons[device]}" for device in MODES]
+
+
+def feature_cell(feature, names, kinds, tested, known):
+    _, keys, reason = FEATURES[feature]
+    has = [key for key in keys if names & tested[key]]
+    if has:
+        return ", ".join(has)
+    if kinds == {"encoder"} and feature not in ("images", "vectors"):
+        return "no 12"
+    if feature == "several ranks" and any(known["lacking"].get(n) == "state_space" for n in names):
+        return "no 14"
+    if feature == "int8 KV cache" and any(n.startswith("deepseek") for n in names):
+        return "no 15"
+    return f"no {reason}"
+
+
 def row(name, gguf, known, of_family):
     def cell(keys, reason):
         return keys or f"no {reason}"
@@ -110,8 +249,9 @@ def encoder_row(name, known):
             "H" if name in known["pooled_on_ascend"] else "no 1", "no 4"]
 
 
-def vision_row(name, known):
-    return [f"`{name}`", "V", "U", "no 8", "T" if name in known["vision_on_cuda"] else "no 1",
+def vision_row(name, known, tested):
+    whole = name in tested["V"]
+    return [f"`{name}`", "V" if whole else "Y", "U" if whole else "Z", "no 8", "T" if name in known["vision_on_cuda"] else "no 1",
             "I" if name in known["vision_on_ascend"] else "no 1", "no 4"]
 
 
@@ -120,43 +260,90 @@ def table(header, rows):
     return lines + ["| " + " | ".join(r) + " |" for r in rows]
 
 
+class Coverage:
+    """What the page says, by checkpoint and family."""
+
+    def __init__(self, root):
+        self.root, self.known, self.families = root, lists(root), families(root)
+        self.models, self.encoders, self.towers, self.heads = ({} for _ in range(4))
+        for name in self.known["tiny"]:
+            self.add(self.models, root / f"tests/data/models/{name}/config.json")
+        for found, folder in ((self.encoders, "encoders"), (self.towers, "vision"), (self.heads, "heads")):
+            for config in sorted((root / f"tests/data/{folder}").glob("*/config.json")):
+                self.add(found, config)
+        self.by_mode = tests_by_mode(root, self.known)
+        self.tested = {key: checkpoints_of_test(root, key, self.known) for _, keys, _ in FEATURES.values() for key in keys}
+        # A test without a model on the page would be a mistake of this script.
+        every = {n for group in (self.models, self.encoders, self.towers, self.heads) for names in group.values() for n in names}
+        for key, names in self.tested.items():
+            if not names & every:
+                sys.exit(f"models_page: {KEYS[key]} runs on no model that is known")
+
+    @staticmethod
+    def add(found, config):
+        fields = json.loads(config.read_text(encoding="utf-8"))
+        # Of several text models a wrapper around one names its type.
+        for key in (fields["architectures"][0], (fields["architectures"][0], fields.get("text_config", {}).get("model_type"))):
+            found.setdefault(key, []).append(config.parent.name)
+
+    def checkpoints(self, architecture, model_type, wrapper):
+        """(name, kind) of a family."""
+        decoders = self.models.get((architecture, None), []) + self.models.get((wrapper, model_type), [])
+        out = [(n, "decoder") for n in decoders] + [(n, "encoder") for n in self.encoders.get(architecture, [])]
+        out += [(n, "tower") for n in self.towers.get(architecture, [])]
+        if not out:
+            sys.exit(f"models_page: {architecture} has no checkpoint in tests/data")
+        return out
+
+    def features(self, architecture, model_type, wrapper):
+        """Cells, in the order of FEATURES."""
+        both = self.checkpoints(architecture, model_type, wrapper)
+        names = {n for n, _ in both} | set(self.heads.get(architecture, []))
+        return [feature_cell(f, names, {kind for _, kind in both}, self.tested, self.known) for f in FEATURES]
+
+
+def facts(root):
+    """For the binary: by family the devices whose graph modes are tested, and keys or the reason of each feature."""
+    c = Coverage(root)
+    out = []
+    for architecture, model_type, wrapper, _ in c.families:
+        modes = {d: sorted({k for n, _ in c.checkpoints(architecture, model_type, wrapper) for k in c.by_mode.get((d, n), [])}) for d in MODES}
+        cells = dict(zip(FEATURES, c.features(architecture, model_type, wrapper)))
+        out.append({"architecture": architecture, "graph_modes": {d.lower(): keys for d, keys in modes.items() if keys},
+                    "features": {FEATURES[f][0]: cell.split(", ") for f, cell in cells.items() if not cell.startswith("no ")},
+                    "untested": {FEATURES[f][0]: REASONS[int(cell[3:])] for f, cell in cells.items() if cell.startswith("no ")}})
+    used = {k for row in out for keys in [*row["features"].values(), *row["graph_modes"].values()] for k in keys}
+    return json.dumps({"tests": {k: t for k, t in KEYS.items() if k in used}, "families": out}, indent=1) + "\n"
+
+
 def page(root):
-    known = lists(root)
-    models = {}
-    for name in known["tiny"]:
-        config = json.loads(text(root, f"tests/data/models/{name}/config.json"))
-        text_type = config.get("text_config", {}).get("model_type")  # of several text models a larger one names its own
-        models.setdefault((config["architectures"][0], text_type), []).append(name)
-    encoders = {}  # and decoders whose rows are pooled
-    for config in sorted((root / "tests/data/encoders").glob("*/config.json")):
-        architecture = json.loads(config.read_text(encoding="utf-8"))["architectures"][0]
-        encoders.setdefault(architecture, []).append(config.parent.name)
-    towers = {}  # models that read images
-    for config in sorted((root / "tests/data/vision").glob("*/config.json")):
-        towers.setdefault(json.loads(config.read_text(encoding="utf-8"))["architectures"][0], []).append(config.parent.name)
+    c = Coverage(root)
+    known, listed = c.known, c.families
     lines = ["# Which model is tested how", "",
              "`tools/models_page.py --write` writes this page from the registry and the lists of the tests, and `./dev check docs`",
              "fails when it is not what the script writes. A cell names tests by the [keys](#tests) at the end of the page, or",
-             "gives the number of a [reason](#reasons) why there is none.", "",
+             "gives the number of a [reason](#reasons) why there is none. `reprise models --families` prints the same facts.", "",
              "Every family has small random checkpoints with the logits of Hugging Face transformers",
              "(`tests/data/models/README.md`), or with vectors and scores (`tests/data/encoders/README.md`), or with images (`tests/data/vision/README.md`, in fp32). Logits are compared in fp32, bf16 and fp16 on every instruction set. \"Same bits\" covers",
              "chunks of prompts, batches, threads, passes, and eager, piecewise and whole graphs on the CPU.", "",
              "## Families", ""]
-    listed = families(root)
     lines += table(["architecture", "`model_type`", "in GGUF as"],
                    [[f"`{a}`" + (f", `{w}`" if w and w != a else ""), f"`{t}`", f"`{g}`" if g else "not read"] for a, t, w, g in listed])
-    lines += ["", "## Tests of each", ""]
-    rows = []
+    rows, modes = [], []
     for architecture, model_type, wrapper, gguf in listed:
-        of_family = models.get((architecture, None), []) + models.get((wrapper, model_type), [])
-        pooled = encoders.get(architecture, [])
-        seeing = towers.get(architecture, [])
-        if not of_family + pooled + seeing:
-            sys.exit(f"models_page: {architecture} has no checkpoint in tests/data/models or tests/data/encoders")
-        rows += [row(name, gguf, known, of_family) for name in of_family] + [encoder_row(name, known) for name in pooled] + [vision_row(name, known) for name in seeing]
-    lines += table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
-    used = " ".join(cell for r in rows for cell in r[1:])
-    lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if f"no {n}" in used]
+        both = c.checkpoints(architecture, model_type, wrapper)
+        of_family = [n for n, kind in both if kind == "decoder"]
+        for name, kind in both:
+            rows.append(encoder_row(name, known) if kind == "encoder" else vision_row(name, known, c.tested) if kind == "tower" else row(name, gguf, known, of_family))
+            modes.append(mode_row(name, known, c.by_mode, kind))
+    lines += ["", "## Tests of each", ""] + table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
+    lines += ["", "## Graph modes", "",
+              "Each test here runs its checkpoint eagerly, in pieces and in whole graphs, and compares the bits; on Ascend's simulator and CUDA's executor where there is no device.", ""]
+    lines += table(["eager, piecewise, whole", *MODES], modes)
+    features = [[f"`{a}`", *c.features(a, t, w)] for a, t, w, _ in listed]
+    lines += ["", "## Features", "", "Of a family, whichever of its checkpoints has the test.", ""] + table(["architecture", *FEATURES], features)
+    used = " ".join(cell for r in rows + modes + features for cell in r[1:])
+    lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if re.search(rf"no {n}\b", used)]
     if known["lacking"]:
         ops = {}
         for name, op in known["lacking"].items():
@@ -183,6 +370,7 @@ def main():
     made = page(ROOT)
     if args.write:
         (ROOT / PAGE).write_text(made, encoding="utf-8")
+        (ROOT / FACTS).write_text(facts(ROOT), encoding="utf-8")
     else:
         print(made, end="")
 

@@ -155,7 +155,7 @@ Result<OneBatchRow> measure_drafted_batch(engine::Engine& engine, const OneBatch
     decode.push_back(run.decode_s());
     step_counts.push_back(static_cast<double>(run.times.decode_s.size()));
     host.push_back(run.host_us);
-    add_up(all, run.drafts);
+    all += run.drafts;
     bar.advance(1, fmt::format("batch {}", batch_size));
   }
   OneBatchRow row{batch_size,           quantile(prefill, 0.5), quantile(decode, 0.5),
@@ -164,7 +164,8 @@ Result<OneBatchRow> measure_drafted_batch(engine::Engine& engine, const OneBatch
   row.tokens_per_step = row.decode_steps > 0 ? static_cast<double>(plan.output_len - 1) / row.decode_steps : 0;
   row.draft_tokens = static_cast<int64_t>(all.draft_tokens);
   row.accepted_tokens = static_cast<int64_t>(all.accepted_tokens);
-  row.accepted_at.assign(all.accepted_at.begin(), all.accepted_at.begin() + plan.speculation.draft_tokens - 1);
+  row.accepted_at = all.places.accepted;
+  row.accepted_at.resize(static_cast<size_t>(plan.speculation.draft_tokens - 1));
   row.drafted_steps = static_cast<int64_t>(all.drafts);
   row.plain_decode_s = quantile(plain, 0.5);
   row.same_answers = plan.acceptance && engine.device().info().row_invariant;

@@ -50,17 +50,16 @@ OrderedJson speculative_json(const TextGenerator& generator) {
   OrderedJson j, off = OrderedJson::object();
   for (size_t i = 1; i < s.off.size(); ++i)
     if (s.off[i] > 0) off[std::string(sched::spec_off_name(static_cast<sched::SpecOff>(i)))] = s.off[i];
-  const auto per_position = [](const std::array<uint64_t, 64>& counts) {
-    size_t places = counts.size();
-    while (places > 0 && counts[places - 1] == 0) --places;
-    return std::vector<uint64_t>(counts.begin(), counts.begin() + static_cast<ptrdiff_t>(places));
+  const auto per_position = [](std::vector<int64_t> counts) {
+    while (!counts.empty() && counts.back() == 0) counts.pop_back();
+    return counts;
   };
   j["kind"] = spec::algorithm_name(s.algorithm);
   j["drafts"] = s.drafts;
   j["draft_tokens"] = s.draft_tokens;
   j["accepted_tokens"] = s.accepted_tokens;
-  j["drafted_per_position"] = per_position(s.drafted_at);
-  j["accepted_per_position"] = per_position(s.accepted_at);
+  j["drafted_per_position"] = per_position(s.places.drafted);
+  j["accepted_per_position"] = per_position(s.places.accepted);
   j["acceptance_length"] = s.drafts ? 1 + static_cast<double>(s.accepted_tokens) / static_cast<double>(s.drafts) : 1.0;
   j["drafting_s"] = s.drafting_s;
   j["off"] = std::move(off);

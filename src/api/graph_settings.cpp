@@ -127,6 +127,7 @@ Result<engine::GraphOptions> GraphSettings::options(const StepLimits& limits) co
   o.pipeline.observe_linears = observe_linears;
   o.pipeline.streams = streams == "1" ? 1 : 2;
   o.choose_streams = streams == "auto";
+  o.choose_prefetch = prefetch_weights;
   o.pipeline.prefetch_bytes = prefetch_weights ? prefetch_mb << 20 : 0;
   if (w.passes) p.enable = split_names(*w.passes);
   if (disable_pass) p.disable = split_names(*disable_pass);

@@ -254,9 +254,15 @@ const CompiledModel::StreamTimes* CompiledModel::stream_times_of(int64_t size) c
   return found;
 }
 
-Status CompiledModel::record(const Piece& piece, const LiveSizes& live, bool one_stream, Patches& patches,
+RecordedStreams CompiledModel::streams_of(int64_t size) const {
+  const StreamTimes* times = stream_times_of(size);
+  if (!streams_) return RecordedStreams::One;
+  return times ? times->streams : RecordedStreams::All;
+}
+
+Status CompiledModel::record(const Piece& piece, int64_t size, const LiveSizes& live, Patches& patches,
                              std::vector<Patch>& moving, Recorder& recorder) const {
-  for (const RecordingStep& step : recording_of(piece.thunks, nodes_, one_stream)) {
+  for (const RecordingStep& step : recording_of(piece.thunks, nodes_, streams_of(size), size)) {
     if (step.kind == RecordingStep::Kind::Record) {
       RETURN_IF_ERROR(recorder.record(step.stream, step.number));
       continue;
@@ -289,13 +295,11 @@ Status CompiledModel::capture(int64_t size, const LiveSizes& live) {
   Capture c;
   c.size = size;
   c.live = live;
-  const StreamTimes* times = stream_times_of(size);
-  const bool one_stream = !streams_ || (times && !times->several);
   for (Piece& p : pieces_) {
     if (!p.captured) continue;
     Patches patches;
     std::vector<Patch> moving;
-    const auto body = [&](Recorder& recorder) { return record(p, live, one_stream, patches, moving, recorder); };
+    const auto body = [&](Recorder& recorder) { return record(p, size, live, patches, moving, recorder); };
     ASSIGN_OR_RETURN(auto graph, device_->capture(*stream, body));
     patches.always = patches.all.size();
     patches.all.insert(patches.all.end(), moving.begin(), moving.end());

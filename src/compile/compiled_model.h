@@ -26,6 +26,7 @@
 #include "compile/binding.h"
 #include "compile/memory_plan.h"
 #include "compile/param_store.h"
+#include "compile/recording.h"
 #include "compile/staging.h"
 #include "device/device.h"
 
@@ -106,16 +107,18 @@ class CompiledModel {
     stream_times_.clear();
     one_stream_reason_ = std::move(why);
   }
-  // How long a replay of a size takes, and so whether captures of it, and of sizes below it down to the next that was
-  // measured, have several streams.
+  // How long a replay of a size takes, and so which streams captures of it have, and of sizes below it down to the next
+  // that was measured. A time of 0 was not asked for.
   struct StreamTimes {
     int64_t size = 0;
-    double several_us = 0, one_us = 0;
-    bool several = true;
+    double several_us = 0;  // with all streams of the plan
+    double plain_us = 0;    // without what is read ahead
+    double one_us = 0;
+    RecordedStreams streams = RecordedStreams::All;
   };
   void set_stream_times(const StreamTimes& times);
   const std::vector<StreamTimes>& stream_times() const { return stream_times_; }  // largest first
-  const StreamTimes* stream_times_of(int64_t size) const;                         // null: all have several
+  const StreamTimes* stream_times_of(int64_t size) const;                         // null: captures have all
   const std::string& one_stream_reason() const { return one_stream_reason_; }
   // Records every captured piece for `size`. An error of the device leaves that size uncaptured.
   Status capture(int64_t size, const LiveSizes& live);
@@ -169,8 +172,9 @@ class CompiledModel {
   bool external(const Thunk& thunk) const;
   bool reads_on_host(const Thunk& thunk) const;
   Status check(const LiveSizes& live) const;
-  Status record(const Piece& piece, const LiveSizes& live, bool one_stream, Patches& patches,
-                std::vector<Patch>& moving, Recorder& recorder) const;
+  RecordedStreams streams_of(int64_t size) const;
+  Status record(const Piece& piece, int64_t size, const LiveSizes& live, Patches& patches, std::vector<Patch>& moving,
+                Recorder& recorder) const;
   Status begin(const LiveSizes& live, Stream& stream, HeadMask heads);
   Status launch(const Thunk& thunk, Stream& stream) const;
   Status launch(const Piece& piece, Stream& stream);

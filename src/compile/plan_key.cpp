@@ -91,7 +91,7 @@ void KeyBuilder::add(const Platform& platform) {
 }
 
 void KeyBuilder::add(const PipelineOptions& options) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12] = options;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
   // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
@@ -113,7 +113,7 @@ void KeyBuilder::add(const PipelineOptions& options) {
     add("input of a part", name);
   add("lora", fmt::format("{}/{}/{}", options.lora.count, options.lora.rank, options.lora.ids));
   add("streams", options.streams);
-  add("prefetch", options.prefetch_bytes);
+  add("prefetch", fmt::format("{}/{}", options.prefetch_bytes, options.prefetch_keys));
   if (options.pass_file) add("pass file", options.pass_file->text);
 }
 

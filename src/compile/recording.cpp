@@ -63,13 +63,17 @@ class Recording {
   std::vector<RecordingStep> out_;
 };
 
-// All but hints that nothing in the piece is behind; on one stream all but hints.
-std::vector<uint32_t> kept_of(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes, bool one_stream) {
+// All but hints that nothing in the piece is behind or that are for fewer rows; without hints all but those.
+std::vector<uint32_t> kept_of(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes, bool hints,
+                              int64_t rows) {
   std::vector<uint32_t> kept;
   std::unordered_set<const Value*> read_later;
   for (auto i = static_cast<uint32_t>(thunks.size()); i-- > 0;) {
     const Node& n = *nodes[thunks[i].node];
-    if (n.is_hint() && (one_stream || !read_later.contains(n.in[0]))) continue;
+    if (n.is_hint()) {
+      const int64_t most = n.attrs.integer("rows");
+      if (!hints || (most > 0 && most < rows) || !read_later.contains(n.in[0])) continue;
+    }
     if (!n.is_hint()) read_later.insert(n.in.begin(), n.in.end());
     kept.push_back(i);
   }
@@ -80,12 +84,12 @@ std::vector<uint32_t> kept_of(std::span<const Thunk> thunks, const std::vector<c
 }  // namespace
 
 std::vector<RecordingStep> recording_of(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes,
-                                        bool one_stream) {
-  const std::vector<uint32_t> kept = kept_of(thunks, nodes, one_stream);
+                                        RecordedStreams streams, int64_t rows) {
+  const std::vector<uint32_t> kept = kept_of(thunks, nodes, streams == RecordedStreams::All, rows);
   // What runs beside nothing needs no stream of its own.
   const auto on_main = [&](uint32_t i) { return nodes[thunks[i].node]->stream == kMainStream; };
   const bool all = std::all_of(kept.begin(), kept.end(), on_main);
-  if (!one_stream && !all && std::any_of(kept.begin(), kept.end(), on_main))
+  if (streams != RecordedStreams::One && !all && std::any_of(kept.begin(), kept.end(), on_main))
     return Recording(thunks, nodes, kept).steps();
   std::vector<RecordingStep> steps;
   for (const uint32_t i : kept) steps.push_back({RecordingStep::Kind::Launch, kMainStream, i});

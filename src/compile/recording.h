@@ -3,7 +3,7 @@
 // A piece begins and ends on the main stream, so a wait for a launch of another piece is none: that is done. A side
 // stream whose first launch waits for nothing in the piece starts at its beginning, and one that nobody has waited for
 // is joined at its end. A hint is left out where no later launch of the piece reads what it is ahead of: that a piece
-// waits for it at its end would cost more than it brings. Plain values.
+// waits for it at its end would cost more than it brings; and in graphs of more rows than it is good for. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,15 @@ struct RecordingStep {
   uint32_t number = 0;  // of the launch in the piece, or of the mark
 };
 
-// `nodes` by Thunk::node. `one_stream`: as if the plan had no others.
+// Which of a plan's streams a capture has.
+enum class RecordedStreams : uint8_t {
+  All,
+  NoHints,  // but for what is read ahead
+  One,      // as if the plan had no others
+};
+
+// `nodes` by Thunk::node; `rows` of the step.
 std::vector<RecordingStep> recording_of(std::span<const Thunk> thunks, const std::vector<const Node*>& nodes,
-                                        bool one_stream);
+                                        RecordedStreams streams, int64_t rows);
 
 }  // namespace reprise

@@ -56,7 +56,9 @@ int Engine::usual_warmups() const {
 // Ranks would have to agree on what was measured.
 void Engine::choose_streams() {
   GraphOptions& g = options_.graph;
-  if (!g.choose_streams || !options_.member) return;
+  if (!options_.member) return;
+  g.choose_prefetch = false;
+  if (!g.choose_streams) return;
   log::notice("`graph_streams` auto: one stream: ranks would have to measure together");
   g.choose_streams = false;
   g.pipeline.streams = 1;

@@ -42,6 +42,7 @@ struct GraphOptions {
   std::string plan_cache;              // folder of compiled programs; empty: none are kept
   VerifyRows verify;                   // of drafts; where graphs read live sizes decode's verify them
   bool choose_streams = false;         // streams of a size by measured times (engine/stream_choice.h)
+  bool choose_prefetch = false;        // likewise whether a size reads weights ahead
   int64_t fused_decode_max = 0;        // decode sizes above it run the unfused plan; 0: none does
   int warmups = -1;                    // runs before each capture; -1: as the device needs (Engine::usual_warmups)
 };

@@ -379,9 +379,10 @@ Status ProgramBuilder::capture_size(size_t phase, int64_t size, StepRunnerParts&
   for (CompiledModel* model : models_of(size, parts)) {
     if (b.faults->fails_capture()) return error(Code::OutOfMemory, "injected fault: no memory for this capture");
     for (int i = 0; i < options_.warmups; ++i, ++parts.warmups) RETURN_IF_ERROR(model->run(live, *b.stream));
-    RETURN_IF_ERROR(options_.choose_streams
-                        ? capture_as_measured(*model, size, live, *b.stream, *b.staging, config_.fields.vocab_size)
-                        : model->capture(size, live));
+    const bool measured = options_.choose_streams || options_.choose_prefetch;
+    RETURN_IF_ERROR(measured ? capture_as_measured(*model, size, live, *b.stream, *b.staging, config_.fields.vocab_size,
+                                                   options_.choose_streams)
+                             : model->capture(size, live));
   }
   return Status::ok();
 }

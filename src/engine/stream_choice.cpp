@@ -22,6 +22,20 @@ Result<double> replay_us(CompiledModel& model, int64_t size, const LiveSizes& li
   return best;
 }
 
+// What captures of so many rows have beside the main stream.
+struct Streams {
+  bool side = false, hints = false;
+};
+
+Streams streams_in(const Graph& graph, int64_t rows) {
+  Streams s;
+  for (const Node* n = graph.first(); n; n = n->next) {
+    s.side |= n->stream == kSideStream;
+    if (n->is_hint()) s.hints |= n->attrs.integer("rows") == 0 || n->attrs.integer("rows") >= rows;
+  }
+  return s;
+}
+
 // Tokens that differ, for as long as this lives.
 class SomeTokens {
  public:
@@ -44,29 +58,39 @@ class SomeTokens {
 }  // namespace
 
 Status capture_as_measured(CompiledModel& model, int64_t size, const LiveSizes& live, Stream& stream, Staging& staging,
-                           int64_t vocab) {
+                           int64_t vocab, bool one) {
   const CompiledModel::StreamTimes* known = model.stream_times_of(size);
-  if (!model.has_streams() || (known && known->size < 2 * size)) return model.capture(size, live);
+  const Streams has = streams_in(model.graph(), size);
+  one &= has.side;
+  if (!model.has_streams() || (!one && !has.hints) || (known && known->size < 2 * size))
+    return model.capture(size, live);
   const SomeTokens tokens(staging, live.value[models::kTokens], vocab);
-  CompiledModel::StreamTimes times{.size = size};
+  CompiledModel::StreamTimes times;
+  times.size = size;
   // What was not measured to its end is no measurement for smaller sizes.
-  const auto measure = [&](bool several) -> Result<double> {
-    times.several = several;
+  const auto measure = [&](RecordedStreams streams) -> Result<double> {
+    times.streams = streams;
     model.set_stream_times(times);
     const Status captured = model.capture(size, live);
     auto us = captured.is_ok() ? replay_us(model, size, live, stream) : Result<double>(captured);
     if (!us.is_ok()) model.drop_capture(size);
     return us;
   };
-  ASSIGN_OR_RETURN(times.several_us, measure(true));
-  ASSIGN_OR_RETURN(times.one_us, measure(false));
-  if (times.several_us > (1 - kStreamsGain) * times.one_us) {
-    model.set_stream_times(times);
-    return Status::ok();
+  ASSIGN_OR_RETURN(times.several_us, measure(RecordedStreams::All));
+  RecordedStreams best = RecordedStreams::All;
+  double best_us = times.several_us;
+  if (has.hints) {
+    ASSIGN_OR_RETURN(times.plain_us, measure(RecordedStreams::NoHints));
+    if (times.plain_us < best_us) best = RecordedStreams::NoHints, best_us = times.plain_us;
   }
-  times.several = true;
+  if (one) {
+    ASSIGN_OR_RETURN(times.one_us, measure(RecordedStreams::One));
+    if (best_us > (1 - kStreamsGain) * times.one_us) best = RecordedStreams::One;
+  }
+  const bool captured = times.streams == best;
+  times.streams = best;
   model.set_stream_times(times);
-  return model.capture(size, live);
+  return captured ? Status::ok() : model.capture(size, live);
 }
 
 }  // namespace reprise::engine

@@ -1,4 +1,5 @@
-// BERT and RoBERTa: every row sees its whole text, positions are learned, and norms stand behind the branches.
+// BERT, RoBERTa and XLM-RoBERTa, which is RoBERTa with more words: every row sees its whole text, positions are
+// learned, and norms stand behind the branches.
 #include <cmath>
 
 #include "checkpoint/field_reader.h"
@@ -132,6 +133,8 @@ constexpr checkpoint::SizeDefaults kSizes{
     .vocab = 30522, .hidden = 768, .intermediate = 3072, .layers = 12, .heads = 12, .positions = 512, .eps = 1e-12};
 constexpr checkpoint::SizeDefaults kRobertaSizes{
     .vocab = 50265, .hidden = 768, .intermediate = 3072, .layers = 12, .heads = 12, .positions = 512, .eps = 1e-12};
+constexpr checkpoint::SizeDefaults kXlmRobertaSizes{
+    .vocab = 30522, .hidden = 768, .intermediate = 3072, .layers = 12, .heads = 12, .positions = 512, .eps = 1e-12};
 
 }  // namespace
 
@@ -187,5 +190,31 @@ const ModelSpec kRobertaScores{.family = {.architecture = "RobertaForSequenceCla
                                .pooling = PoolKind::Labels,
                                .unread = kUnreadScores,
                                .declare = declare};
+const ModelSpec kXlmRoberta{.family = {.architecture = "XLMRobertaModel",
+                                       .model_type = "xlm-roberta",
+                                       .sizes = kXlmRobertaSizes,
+                                       .fields = kFields,
+                                       .read = read_roberta,
+                                       .eps_key = "layer_norm_eps",
+                                       .activation_key = "hidden_act",
+                                       .activation = "gelu"},
+                            .forward = roberta,
+                            .encoder = true,
+                            .pooling = PoolKind::Mean,
+                            .unread = kUnread,
+                            .declare = declare};
+const ModelSpec kXlmRobertaScores{.family = {.architecture = "XLMRobertaForSequenceClassification",
+                                             .model_type = "xlm-roberta",
+                                             .sizes = kXlmRobertaSizes,
+                                             .fields = kFields,
+                                             .read = read_roberta_scores,
+                                             .eps_key = "layer_norm_eps",
+                                             .activation_key = "hidden_act",
+                                             .activation = "gelu"},
+                                  .forward = roberta,
+                                  .encoder = true,
+                                  .pooling = PoolKind::Labels,
+                                  .unread = kUnreadScores,
+                                  .declare = declare};
 
 }  // namespace reprise::models::bert

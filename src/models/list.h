@@ -48,7 +48,9 @@
   X(bert, kBert)                    \
   X(bert, kBertScores)              \
   X(bert, kRoberta)                 \
-  X(bert, kRobertaScores)
+  X(bert, kRobertaScores)           \
+  X(bert, kXlmRoberta)              \
+  X(bert, kXlmRobertaScores)
 
 namespace reprise::models {
 

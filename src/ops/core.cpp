@@ -20,6 +20,8 @@ Result<Types> infer_prefetch(const OpCall& c) {
   const int64_t all = c.in[0].shape.elements(LiveSizes{}) * static_cast<int64_t>(size_of(c.in[0].dtype));
   if (first < 0 || bytes <= 0 || first > all || bytes > all - first)
     return invalid("{}: bytes {} from {} on; the parameter has {}", describe(c), bytes, first, all);
+  if (c.attrs->integer("rows") < 0)
+    return invalid("{}: rows {}; allowed: 0 (any number), numbers above it", describe(c), c.attrs->integer("rows"));
   return Types{};
 }
 
@@ -407,9 +409,9 @@ Result<Types> infer_sample(const OpCall& c) {
 void add_products(OpRegistry& ops) {
   ops.add("input(*, str name) -> Tensor : input", nullptr, "a tensor staged by the engine before each step");
   ops.add("param(*, str name) -> Tensor : param", nullptr, "a tensor of the checkpoint, by its name there");
-  ops.add("prefetch(Tensor param, *, int first, int bytes) -> () : hint", infer_prefetch,
+  ops.add("prefetch(Tensor param, *, int first, int bytes, int rows = 0) -> () : hint", infer_prefetch,
           "asks for `bytes` of a parameter, as the device stores it, from byte `first` on: they may lie in its cache "
-          "when they are read");
+          "when they are read; rows > 0: graphs of more rows than that leave it out");
   ops.add("embedding(Table table, Index ids, *, str shard = none) -> Tensor", infer_embedding,
           "[V, N], [T] -> [T, N]: row ids[t] of the table; an id outside [0, V) gives zeros");
   ops.add("linear(Rows x, Weight weight, Tensor? bias, *, str out = same, str shard = none) -> Tensor : linear",

@@ -92,7 +92,8 @@ Pass dead_code();
 Pass assign_streams();
 
 // While device memory idles, the weights of the next product are read ahead into the device's cache, at most so many
-// bytes at a time. Last of all: it keeps the waits that are there.
-Pass insert_prefetch(int64_t most_bytes);
+// bytes at a time, where that saves more than it costs what runs meanwhile. `keys`: of each row's context, as assumed.
+// Last of all: it keeps the waits that are there.
+Pass insert_prefetch(int64_t most_bytes, int64_t keys);
 
 }  // namespace reprise

@@ -4,16 +4,22 @@
 // Prefetches start behind the product before the window, on a stream of their own, and ask for as much of the weights
 // that come next as the window has time for. No launch waits for them: where one is late, the product reads memory, as
 // without.
+//
+// A prefetch takes bandwidth from what runs beside it. The share that a launch uses by itself grows with the rows of a
+// step and their contexts, and delays it by that share of the time that the prefetch takes. So each window says up to
+// how many rows it hides more than it costs, at contexts of an assumed length; larger captures leave it out.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/kv_page.h"
 #include "passes/house_passes.h"
 
 namespace reprise {
 namespace {
 
-constexpr int64_t kLine = 512;  // bytes; prefetches are whole lines
+constexpr int64_t kLine = 512;       // bytes; prefetches are whole lines
+constexpr int64_t kMostRows = 4096;  // what pays at so many pays at any number
 
 int64_t bytes_of(const Value& param) {
   const auto dims = param.type.shape.dims();
@@ -28,14 +34,47 @@ struct Window {
   Node* product = nullptr;
   Value* weight = nullptr;
   Node* begin = nullptr;  // the product before; null: the graph begins
-  double idle_us = 0;     // of memory
-  std::vector<std::string_view> ops;
+  double idle_us = 0;     // of memory, at one row with nothing in the caches
+  std::vector<const Node*> launches;
+
+  std::string ops() const {
+    std::vector<std::string_view> names;
+    for (const Node* n : launches) names.push_back(n->op->name);
+    return fmt::format("{}", fmt::join(names, " "));
+  }
+};
+
+// What a step of so many rows asks of memory beside the products.
+struct Step {
+  int64_t rows, keys;
+
+  double bytes(const Node& n) const {
+    LiveSizes live;
+    live.value.fill(rows);
+    live.value[0] = 1;
+    double all = 0;
+    for (size_t i = 0; i < n.in.size(); ++i) {
+      const OperandSchema& o = n.op->operands[i];
+      const TensorType& type = n.in[i]->type;
+      if (o.is_index() || o.mutated) continue;
+      double elements = static_cast<double>(type.shape.elements(live));
+      if (o.role == OperandRole::Table) {
+        elements *= static_cast<double>(rows) / static_cast<double>(std::max<int64_t>(type.shape[0].value(live), 1));
+      } else if (o.role == OperandRole::Cache) {
+        LiveSizes page;
+        page.value.fill(1);
+        elements = static_cast<double>(type.shape.elements(page) * rows * keys) / kPageTokens;
+      }
+      all += elements * static_cast<double>(size_of(type.dtype));
+    }
+    return all;
+  }
 };
 
 class PrefetchInserter {
  public:
-  PrefetchInserter(Graph& g, PassContext& c, const OpSchema& op, int64_t most)
-      : g_(g), c_(c), op_(op), info_(c.device()->read_ahead), most_(most) {}
+  PrefetchInserter(Graph& g, PassContext& c, const OpSchema& op, int64_t most, int64_t keys)
+      : g_(g), c_(c), op_(op), info_(c.device()->read_ahead), most_(most), keys_(keys) {}
 
   Status run() {
     std::vector<Node*> launches;
@@ -106,7 +145,7 @@ class PrefetchInserter {
         w.begin = n;
       } else if (!busy.contains(n)) {
         w.idle_us += idle_us(*n);
-        w.ops.push_back(n->op->name);
+        w.launches.push_back(n);
       }
     }
   }
@@ -124,6 +163,35 @@ class PrefetchInserter {
     const TensorType in[] = {w.weight->type};
     const Status kernel = c_.has_kernel(op_, in, attrs);
     return kernel.is_ok() ? "" : kernel.message();
+  }
+
+  // How long a prefetch of so many bytes delays the window's launches, in a step of so many rows.
+  double delays_us(const Window& w, int64_t bytes, int64_t rows) const {
+    double left = static_cast<double>(bytes) / info_.bytes_per_us, cost = 0, at = 0;
+    for (const Node* n : w.launches) {
+      const double reads = Step{rows, keys_}.bytes(*n) / info_.bytes_per_us;
+      const double takes = idle_us(*n) + reads, end = at + takes;
+      const double beside = std::clamp(end - std::max(at, info_.delay_us), 0.0, left);
+      if (takes > 0) cost += beside * reads / takes;
+      left -= beside;
+      at = end;
+    }
+    return cost;
+  }
+
+  // The most rows of a step in which what is saved is more than what it costs; 0: not even one.
+  int64_t most_rows(const Window& w, int64_t bytes, double saved) const {
+    const auto pays = [&](int64_t rows) { return saved > info_.mark_us + delays_us(w, bytes, rows); };
+    if (!pays(1)) return 0;
+    int64_t known = 1, until = kMostRows;
+    while (known < until) {
+      const int64_t rows = (known + until + 1) / 2;
+      if (pays(rows))
+        known = rows;
+      else
+        until = rows - 1;
+    }
+    return known;
   }
 
   // As much of the next products' weights as the window has time for.
@@ -169,28 +237,40 @@ class PrefetchInserter {
                                         megabytes(all), saved, info_.mark_us));
       return Status::ok();
     }
+    const int64_t rows = most_rows(w, all, saved);
+    if (rows == 0) {
+      c_.refuse(
+          *w.product,
+          fmt::format("{} ahead would save {:.1f} us, and to start them costs {:.1f} us and what runs beside them "
+                      "{:.1f} us of its bandwidth, at one row of {} keys",
+                      megabytes(all), saved, info_.mark_us, delays_us(w, all, 1), keys_));
+      return Status::ok();
+    }
     if (!c_.may_apply(*w.product)) return Status::ok();
-    c_.applied(*w.product, fmt::format("{} beside {}", megabytes(all), fmt::join(w.ops, " ")));
+    const bool any = rows == kMostRows;
+    c_.applied(*w.product, fmt::format("{} beside {}{}", megabytes(all), w.ops(),
+                                       any ? "" : fmt::format(", in steps of up to {} rows", rows)));
     for (const Part& p : parts) {
-      RETURN_IF_ERROR(put(*p.weight, p.first, p.bytes, w, &p == &parts.front()));
+      RETURN_IF_ERROR(put(p.weight, p.first, p.bytes, any ? 0 : rows, w, &p == &parts.front()));
       ahead_[p.weight] = p.first + p.bytes;
     }
     return Status::ok();
   }
 
   // In front of the window; the first of several waits for its beginning, the others stand behind it.
-  Status put(Value& weight, int64_t first, int64_t bytes, const Window& w, bool waits) {
+  Status put(Value* weight, int64_t first, int64_t bytes, int64_t rows, const Window& w, bool waits) {
     Node* before = w.begin ? w.begin->next : g_.first();
     while (before->is_hint() || before->is_source()) before = before->next;
     for (const Node* n = before; n; n = n->next)
-      if (n == weight.def) {  // it is defined too late
-        g_.move_before(weight.def, before);
+      if (n == weight->def) {  // it is defined too late
+        g_.move_before(weight->def, before);
         break;
       }
     Attrs attrs;
     attrs.set("first", first);
     attrs.set("bytes", bytes);
-    ASSIGN_OR_RETURN(Node * hint, g_.add(op_, {&weight}, std::move(attrs), "insert_prefetch", before));
+    attrs.set("rows", rows);
+    ASSIGN_OR_RETURN(Node * hint, g_.add(op_, {weight}, std::move(attrs), "insert_prefetch", before));
     hint->stream = kPrefetchStream;
     if (waits && w.begin) hint->waits.push_back(w.begin);
     return Status::ok();
@@ -200,18 +280,18 @@ class PrefetchInserter {
   PassContext& c_;
   const OpSchema& op_;
   const ReadAhead info_;
-  const int64_t most_;
+  const int64_t most_, keys_;
   std::vector<Window> windows_;
   std::unordered_map<const Value*, int64_t> ahead_;  // bytes that are asked for already: once in a step is enough
 };
 
 }  // namespace
 
-Pass insert_prefetch(int64_t most_bytes) {
-  return {"insert_prefetch", false, [most_bytes](Graph& g, PassContext& c) {
+Pass insert_prefetch(int64_t most_bytes, int64_t keys) {
+  return {"insert_prefetch", false, [most_bytes, keys](Graph& g, PassContext& c) {
             const OpSchema* op = c.ops().find("prefetch");
             if (!op) return error(Code::Internal, "the registry has no prefetch");
-            return c.device() ? PrefetchInserter(g, c, *op, most_bytes).run() : Status::ok();
+            return c.device() ? PrefetchInserter(g, c, *op, most_bytes, keys).run() : Status::ok();
           }};
 }
 

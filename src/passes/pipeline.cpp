@@ -57,7 +57,8 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   if (options.greedy) RETURN_IF_ERROR(m.add(share_head()));
   RETURN_IF_ERROR(m.add(dead_code()));
   if (options.streams > 1) RETURN_IF_ERROR(m.add(assign_streams()));
-  if (options.prefetch_bytes > 0) RETURN_IF_ERROR(m.add(insert_prefetch(options.prefetch_bytes)));
+  if (options.prefetch_bytes > 0)
+    RETURN_IF_ERROR(m.add(insert_prefetch(options.prefetch_bytes, options.prefetch_keys)));
   return m;
 }
 

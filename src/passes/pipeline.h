@@ -27,8 +27,9 @@ struct PipelineOptions {
   RankShare ranks{};                                            // of how many this one is; one: nothing is cut
   PartInputs part_inputs{};                                     // where ranks share out sequences
   LoraSlots lora{};                                             // none: the graph is the model's alone
-  int streams = 1;             // of a recorded graph for its branches; kSideStream is the second
-  int64_t prefetch_bytes = 0;  // of weights that are read ahead at a time, at most; 0: none are
+  int streams = 1;              // of a recorded graph for its branches; kSideStream is the second
+  int64_t prefetch_bytes = 0;   // of weights that are read ahead at a time, at most; 0: none are
+  int64_t prefetch_keys = 512;  // of each row's context, by which it is judged whether that pays
 };
 
 struct PipelineReport {

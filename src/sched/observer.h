@@ -81,12 +81,13 @@ struct SpeculationStats {
   spec::Algorithm algorithm = spec::Algorithm::None;
   uint64_t drafts = 0;  // steps that verified drafts, counted for each sequence
   uint64_t draft_tokens = 0, accepted_tokens = 0;
-  std::array<uint64_t, 64> drafted_at{}, accepted_at{};              // by place among the drafts of a step
+  DraftPlaces places = {};
   uint64_t steps = 0, rows = 0;                                      // steps with drafts, and their rows
   std::array<uint64_t, static_cast<size_t>(SpecOff::kCount)> off{};  // steps without them, by reason
   double drafting_s = 0;
+
+  SpeculationStats& operator+=(const SpeculationStats& other);
 };
-void add_up(SpeculationStats& sum, const SpeculationStats& s);
 
 // Gauges and totals since the start.
 struct SchedulerStats {

@@ -186,7 +186,7 @@ SchedulerStats added_up(const std::vector<SchedulerStats>& each) {
     sum.answer_steps += s.answer_steps;
     sum.speculation.on |= s.speculation.on;
     sum.speculation.algorithm = s.speculation.algorithm;
-    add_up(sum.speculation, s.speculation);
+    sum.speculation += s.speculation;
     sum.busy_s += s.busy_s;
     sum.tokens_per_s += s.tokens_per_s;
     if (s.step_since && (!sum.step_since || *s.step_since < *sum.step_since)) sum.step_since = s.step_since;

@@ -28,16 +28,24 @@ using engine::SampledToken;
 enum class FinishReason : uint8_t { None, Stop, Length, Cancelled };
 std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled"
 
+// Drafts by their place among those of a step: how many were verified there, and how many came true.
+struct DraftPlaces {
+  std::vector<int64_t> drafted = {}, accepted = {};  // one as long as the other
+
+  void verify(size_t drafts);  // one more in each of so many places
+  void came_true(size_t place) { ++accepted[place]; }
+  DraftPlaces& operator+=(const DraftPlaces& other);
+};
+
 // What became of a request's drafts (speculative decoding).
 struct DraftCounts {
   int64_t steps = 0;  // that verified drafts of it
   int64_t drafted = 0, accepted = 0;
   int64_t predicted = 0, predicted_accepted = 0;  // of these, drafts from the client's prediction
-  // By place among the drafts of a step: verified there, and came true.
-  std::vector<int64_t> drafted_at = {}, accepted_at = {};
-};
+  DraftPlaces places = {};
 
-void add_up(DraftCounts& sum, const DraftCounts& counts);
+  DraftCounts& operator+=(const DraftCounts& other);
+};
 
 // What became of a request; times are points of the steady clock, absent where it did not get that far.
 struct RequestResult {

@@ -15,32 +15,42 @@ std::string_view spec_off_name(SpecOff why) {
   return kNames[static_cast<size_t>(why)];
 }
 
-void add_up(DraftCounts& sum, const DraftCounts& counts) {
-  sum.steps += counts.steps;
-  sum.drafted += counts.drafted;
-  sum.accepted += counts.accepted;
-  sum.predicted += counts.predicted;
-  sum.predicted_accepted += counts.predicted_accepted;
-  sum.drafted_at.resize(std::max(sum.drafted_at.size(), counts.drafted_at.size()));
-  sum.accepted_at.resize(sum.drafted_at.size());
-  for (size_t i = 0; i < counts.drafted_at.size(); ++i) {
-    sum.drafted_at[i] += counts.drafted_at[i];
-    sum.accepted_at[i] += counts.accepted_at[i];
-  }
+void DraftPlaces::verify(size_t drafts) {
+  drafted.resize(std::max(drafted.size(), drafts));
+  accepted.resize(drafted.size());
+  for (size_t i = 0; i < drafts; ++i) ++drafted[i];
 }
 
-void add_up(SpeculationStats& sum, const SpeculationStats& s) {
-  sum.drafts += s.drafts;
-  sum.draft_tokens += s.draft_tokens;
-  sum.accepted_tokens += s.accepted_tokens;
-  sum.steps += s.steps;
-  sum.rows += s.rows;
-  sum.drafting_s += s.drafting_s;
-  for (size_t i = 0; i < sum.accepted_at.size(); ++i) {
-    sum.drafted_at[i] += s.drafted_at[i];
-    sum.accepted_at[i] += s.accepted_at[i];
+DraftPlaces& DraftPlaces::operator+=(const DraftPlaces& other) {
+  drafted.resize(std::max(drafted.size(), other.drafted.size()));
+  accepted.resize(drafted.size());
+  for (size_t i = 0; i < other.drafted.size(); ++i) {
+    drafted[i] += other.drafted[i];
+    accepted[i] += other.accepted[i];
   }
-  for (size_t i = 0; i < sum.off.size(); ++i) sum.off[i] += s.off[i];
+  return *this;
+}
+
+DraftCounts& DraftCounts::operator+=(const DraftCounts& other) {
+  steps += other.steps;
+  drafted += other.drafted;
+  accepted += other.accepted;
+  predicted += other.predicted;
+  predicted_accepted += other.predicted_accepted;
+  places += other.places;
+  return *this;
+}
+
+SpeculationStats& SpeculationStats::operator+=(const SpeculationStats& other) {
+  drafts += other.drafts;
+  draft_tokens += other.draft_tokens;
+  accepted_tokens += other.accepted_tokens;
+  steps += other.steps;
+  rows += other.rows;
+  drafting_s += other.drafting_s;
+  places += other.places;
+  for (size_t i = 0; i < off.size(); ++i) off[i] += other.off[i];
+  return *this;
 }
 
 Speculation::Speculation(engine::Executor& executor, const spec::SpecOptions& options,
@@ -239,21 +249,17 @@ void Speculation::verified(LiveRequest& r) {
   ++mine.steps;
   mine.drafted += static_cast<int64_t>(r.drafts.size());
   if (r.predicted) mine.predicted += static_cast<int64_t>(r.drafts.size());
-  mine.drafted_at.resize(std::max(mine.drafted_at.size(), r.drafts.size()));
-  mine.accepted_at.resize(mine.drafted_at.size());
-  for (size_t i = 0; i < r.drafts.size(); ++i) {
-    ++stats_.drafted_at[i];
-    ++mine.drafted_at[i];
-  }
+  stats_.places.verify(r.drafts.size());
+  mine.places.verify(r.drafts.size());
 }
 
 void Speculation::came_true(LiveRequest& r, size_t place) {
   ++stats_.accepted_tokens;
-  ++stats_.accepted_at[place];
+  stats_.places.came_true(place);
   DraftCounts& mine = r.result.drafts;
   ++mine.accepted;
   if (r.predicted) ++mine.predicted_accepted;
-  ++mine.accepted_at[place];
+  mine.places.came_true(place);
 }
 
 void Speculation::end(LiveRequest& r) {
@@ -263,7 +269,7 @@ void Speculation::end(LiveRequest& r) {
   drafter_->end(r.id, std::span(tokens).subspan(prompt));
   const DraftCounts& mine = r.result.drafts;
   if (mine.drafted == 0 || !teaches_) return;
-  executor_.learn_drafts(spec::algorithm_name(options_.algorithm), mine.drafted_at, mine.accepted_at);
+  executor_.learn_drafts(spec::algorithm_name(options_.algorithm), mine.places.drafted, mine.places.accepted);
 }
 
 }  // namespace reprise::sched

@@ -73,14 +73,14 @@ std::vector<StreamPrefetch> prefetches_of(const CompiledModel& m) {
     if (!product || piece_of.at(n) != piece_of.at(product) || !piece_of.at(n)->captured) continue;
     StreamPrefetch p;
     for (; n && (n->is_hint() || n->is_source()); n = n->next)  // those with it, and what they read
-      if (n->is_hint()) p.bytes += n->attrs.integer("bytes");
+      if (n->is_hint()) p.bytes += n->attrs.integer("bytes"), p.rows = n->attrs.integer("rows");
     Launches beside;
     for (const Node* b = n; b && b != product; b = b->next)
       if (b->is_launched() && b->stream == kMainStream) beside.push_back(b);
     p.beside = ops_in(beside);
     p.ahead_of = product->op->name;
     const auto known = std::find_if(out.begin(), out.end(), [&](const StreamPrefetch& o) {
-      return o.bytes == p.bytes && o.beside == p.beside && o.ahead_of == p.ahead_of;
+      return o.bytes == p.bytes && o.rows == p.rows && o.beside == p.beside && o.ahead_of == p.ahead_of;
     });
     if (known == out.end())
       out.push_back(std::move(p));
@@ -96,9 +96,28 @@ std::string prefetch_text(const StreamReport& r) {
   std::string out =
       fmt::format("prefetch  {:.2f} MB of weights in a step\n", static_cast<double>(r.prefetched_bytes) / 1e6);
   for (const StreamPrefetch& p : r.prefetches)
-    out += fmt::format("{:>5} x   {:.2f} MB\n   beside {}\n   until  {}\n", p.count, static_cast<double>(p.bytes) / 1e6,
-                       p.beside, p.ahead_of);
+    out +=
+        fmt::format("{:>5} x   {:.2f} MB{}\n   beside {}\n   until  {}\n", p.count, static_cast<double>(p.bytes) / 1e6,
+                    p.rows > 0 ? fmt::format(", in steps of up to {} rows", p.rows) : "", p.beside, p.ahead_of);
   return out;
+}
+
+std::string_view streams_name(RecordedStreams streams) {
+  switch (streams) {
+    case RecordedStreams::All: return "several streams";
+    case RecordedStreams::NoHints: return "nothing read ahead";
+    case RecordedStreams::One: return "one stream";
+  }
+  return "";
+}
+
+std::string times_text(const CompiledModel::StreamTimes& t) {
+  std::string out = fmt::format("size {:>5}   {}: a replay took {:.1f} us with several", t.size,
+                                streams_name(t.streams), t.several_us);
+  if (t.plain_us > 0)
+    out += fmt::format("{} {:.1f} us with nothing read ahead", t.one_us > 0 ? "," : " and", t.plain_us);
+  if (t.one_us > 0) out += fmt::format(" and {:.1f} us with one", t.one_us);
+  return out + "\n";
 }
 
 }  // namespace
@@ -132,9 +151,7 @@ std::string stream_text(const StreamReport& r) {
   for (const StreamFork& f : r.forks)
     out += fmt::format("{:>5} x   {}\n   beside {}\n   until  {}\n", f.count, f.side, f.beside, f.join);
   if (!r.prefetches.empty()) out += prefetch_text(r);
-  for (const CompiledModel::StreamTimes& t : r.measured)
-    out += fmt::format("size {:>5}   {}: a replay took {:.1f} us with several and {:.1f} us with one\n", t.size,
-                       t.several ? "several streams" : "one stream", t.several_us, t.one_us);
+  for (const CompiledModel::StreamTimes& t : r.measured) out += times_text(t);
   if (!r.one_stream_reason.empty()) out += fmt::format("captured on one stream: {}\n", r.one_stream_reason);
   return out;
 }
@@ -148,11 +165,17 @@ OrderedJson stream_json(const StreamReport& r) {
   for (const StreamFork& f : r.forks)
     j["forks"].push_back({{"count", f.count}, {"side", f.side}, {"beside", f.beside}, {"join", f.join}});
   if (!r.prefetches.empty()) j["prefetched_bytes"] = r.prefetched_bytes;
-  for (const StreamPrefetch& p : r.prefetches)
-    j["prefetches"].push_back({{"count", p.count}, {"bytes", p.bytes}, {"beside", p.beside}, {"ahead_of", p.ahead_of}});
-  for (const CompiledModel::StreamTimes& t : r.measured)
-    j["measured"].push_back(
-        {{"size", t.size}, {"several", t.several}, {"several_us", t.several_us}, {"one_us", t.one_us}});
+  for (const StreamPrefetch& p : r.prefetches) {
+    OrderedJson one{{"count", p.count}, {"bytes", p.bytes}, {"beside", p.beside}, {"ahead_of", p.ahead_of}};
+    if (p.rows > 0) one["rows"] = p.rows;
+    j["prefetches"].push_back(std::move(one));
+  }
+  for (const CompiledModel::StreamTimes& t : r.measured) {
+    OrderedJson one{{"size", t.size}, {"several", t.streams != RecordedStreams::One}, {"several_us", t.several_us}};
+    if (t.plain_us > 0) one["read_ahead"] = t.streams == RecordedStreams::All, one["plain_us"] = t.plain_us;
+    if (t.one_us > 0) one["one_us"] = t.one_us;
+    j["measured"].push_back(std::move(one));
+  }
   if (!r.one_stream_reason.empty()) j["one_stream_reason"] = r.one_stream_reason;
   return j;
 }

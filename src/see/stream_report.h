@@ -22,6 +22,7 @@ struct StreamFork {
 // first product that reads of them.
 struct StreamPrefetch {
   int64_t bytes = 0;
+  int64_t rows = 0;              // of the largest step that has them; 0: any
   std::string beside, ahead_of;  // ops
   int count = 1;
 };

@@ -50,8 +50,8 @@ OrderedJson Usage::json() const {
     out["speculative"] = {{"drafts", drafts.steps},
                           {"draft_tokens", drafts.drafted},
                           {"accepted_tokens", drafts.accepted},
-                          {"drafted_per_position", drafts.drafted_at},
-                          {"accepted_per_position", drafts.accepted_at}};
+                          {"drafted_per_position", drafts.places.drafted},
+                          {"accepted_per_position", drafts.places.accepted}};
   return out;
 }
 
@@ -66,7 +66,7 @@ Usage usage_of(const GenerateCall& call, const std::vector<Answer>& answers) {
     }
     const RequestResult& r = *answers[i].result;
     u.completion_tokens += r.completion_tokens;
-    add_up(u.drafts, r.drafts);
+    u.drafts += r.drafts;
     if (call.predicts) {
       u.accepted_predictions = u.accepted_predictions.value_or(0) + r.drafts.predicted_accepted;
       u.rejected_predictions += r.drafts.predicted - r.drafts.predicted_accepted;

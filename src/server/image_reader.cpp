@@ -1,9 +1,9 @@
 #include "server/image_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
+#include "base/base64.h"
 #include "server/call_reader.h"
 
 namespace reprise::server {
@@ -19,36 +19,7 @@ bool is_read(std::string_view media_type) {
 // A data URL of kilobytes does not stand in an error.
 std::string cut(std::string_view text) { return std::string(text.substr(0, 60)) + (text.size() > 60 ? "..." : ""); }
 
-std::array<int8_t, 256> digits_of_base64() {
-  std::array<int8_t, 256> out;
-  out.fill(-1);
-  int8_t next = 0;
-  for (const char c : std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
-    out[static_cast<uint8_t>(c)] = next++;
-  return out;
-}
-
 }  // namespace
-
-std::optional<std::string> base64_bytes(std::string_view text) {
-  static const std::array<int8_t, 256> kDigits = digits_of_base64();
-  const size_t padded = text.size();
-  while (!text.empty() && text.back() == '=' && padded - text.size() < 2) text.remove_suffix(1);
-  if (text.size() % 4 == 1 || (padded != text.size() && padded % 4 != 0)) return std::nullopt;
-  std::string out;
-  out.reserve(text.size() / 4 * 3 + 2);
-  uint32_t held = 0;
-  int bits = 0;
-  for (const char c : text) {
-    const int8_t digit = kDigits[static_cast<uint8_t>(c)];
-    if (digit < 0) return std::nullopt;
-    held = held << 6 | static_cast<uint32_t>(digit);
-    if ((bits += 6) < 8) continue;
-    bits -= 8;
-    out += static_cast<char>(held >> bits & 255);
-  }
-  return out;
-}
 
 bool ImageReader::wrong(Fields& f, const std::string& at, std::string message) {
   f.fail(at, std::move(message));

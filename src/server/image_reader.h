@@ -16,9 +16,6 @@
 
 namespace reprise::server {
 
-// Bytes of base64 (RFC 4648, with its padding or without); nullopt where it is none.
-std::optional<std::string> base64_bytes(std::string_view text);
-
 class ImageReader {
  public:
   // Adds to the images of the call, which stand in the order of their parts in the conversation.

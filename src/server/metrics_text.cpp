@@ -147,8 +147,10 @@ std::string Metrics::vllm_text(const sched::SchedulerStats& s) const {
     v.single("vllm:spec_decode_num_draft_tokens_total", "counter", d(spec.draft_tokens), "Tokens that were guessed.");
     v.single("vllm:spec_decode_num_accepted_tokens_total", "counter", d(spec.accepted_tokens), "Those that came true.");
     v.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter", "The same, by place in a step.");
-    for (size_t i = 0; i < spec.accepted_at.size() && (i == 0 || spec.accepted_at[i] > 0); ++i)
-      v.sample(d(spec.accepted_at[i]), label("position", std::to_string(i)));
+    const std::vector<int64_t>& accepted = spec.places.accepted;
+    if (accepted.empty()) v.sample(0, label("position", "0"));
+    for (size_t i = 0; i < accepted.size() && (i == 0 || accepted[i] > 0); ++i)
+      v.sample(d(accepted[i]), label("position", std::to_string(i)));
   }
   v.family("vllm:cache_config_info", "gauge", "The KV cache.");
   v.sample(

@@ -115,14 +115,14 @@ OrderedJson OpenAiWriter::native(const Answer& a, size_t index) const {
     meta["spec_draft_token_num"] = d.drafted;
     // SGLang's: how many steps had 0, 1, 2, ... drafts that came true.
     std::vector<int64_t> steps = {a.result->decode_steps};
-    for (const int64_t came_true : d.accepted_at) {
+    for (const int64_t came_true : d.places.accepted) {
       steps.back() -= came_true;
       steps.push_back(came_true);
     }
     while (steps.back() == 0) steps.pop_back();
     meta["spec_accept_histogram"] = steps;
-    meta["spec_drafted_per_position"] = d.drafted_at;
-    meta["spec_accepted_per_position"] = d.accepted_at;
+    meta["spec_drafted_per_position"] = d.places.drafted;
+    meta["spec_accepted_per_position"] = d.places.accepted;
   }
   if (a.result) meta["e2e_latency"] = seconds_of(a.result->finished - a.result->arrived);
   if (call_.sampling.logprobs >= 0) {

@@ -92,6 +92,8 @@ class Encoder {
         RETURN_IF_ERROR(bpe->encode(parts_.vocabulary, word, &scratch_, ids));
       } else if (const auto* pieces = std::get_if<WordPieceModel>(&parts_.model)) {
         pieces->encode(parts_.vocabulary, word, ids);
+      } else if (const auto* unigram = std::get_if<UnigramModel>(&parts_.model)) {
+        unigram->encode(parts_.vocabulary, word, ids);
       } else {
         std::get<ScoreModel>(parts_.model).encode(parts_.vocabulary, word, ids);
       }

@@ -59,14 +59,40 @@ Status read_word_pieces(const JsonPlace& place, const TokenizerTables* read, Tok
   return Status::ok();
 }
 
+// "vocab": [["<s>", 0.0], ...], by id.
+Status read_unigram(const JsonPlace& place, TokenizerParts* parts) {
+  RETURN_IF_ERROR(place.expect_object({"type", "unk_id", "vocab", "byte_fallback"}));
+  ASSIGN_OR_RETURN(const bool byte_fallback, place.boolean_or("byte_fallback", false));
+  if (!place.has("vocab") || !place["vocab"].json().is_array() || place["vocab"].json().empty())
+    return place.error("vocab is missing or not an array of tokens and scores");
+  const JsonPlace list = place["vocab"];
+  std::vector<double> scores;
+  for (const Json& entry : list.json()) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
+      return list.error("entry {} must be a token and its score", scores.size());
+    const auto id = static_cast<int64_t>(scores.size());
+    const Status added = parts->vocabulary.add(entry[0].get_ref<const std::string&>(), id);
+    if (!added) return list.at(added);
+    scores.push_back(entry[1].get<double>());
+  }
+  if (parts->vocabulary.distinct() != scores.size()) return list.error("a token occurs twice");
+  ASSIGN_OR_RETURN(const int64_t unk, place.integer("unk_id", 0, static_cast<int64_t>(scores.size()) - 1));
+  parts->unk = static_cast<int32_t>(unk);
+  auto model = UnigramModel::create(parts->vocabulary, std::move(scores), parts->unk, byte_fallback);
+  if (!model) return place.at(model.status());
+  parts->model = std::move(*model);
+  return Status::ok();
+}
+
 Status read_model(const JsonPlace& place, const TokenizerTables* read, TokenizerParts* parts) {
   if (place.has("type") && place["type"].json() == "WordPiece") return read_word_pieces(place, read, parts);
+  if (place.has("type") && place["type"].json() == "Unigram") return read_unigram(place, parts);
   RETURN_IF_ERROR(
       place.expect_object({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                            "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
   // Old files leave the type out; merges tell.
   if (place.has("type") || !place.has("merges")) {
-    ASSIGN_OR_RETURN(const std::string type, place.type({"BPE", "WordPiece"}));
+    ASSIGN_OR_RETURN(const std::string type, place.type({"BPE", "WordPiece", "Unigram"}));
   }
   if (place.has("dropout") && (!place["dropout"].json().is_number() || place["dropout"].json().get<double>() != 0))
     return place.error("dropout must be null or 0: tokenizing must not be random");

@@ -1,5 +1,6 @@
 #include "text/tokenizer_normalizer.h"
 
+#include "base/base64.h"
 #include "text/bert_characters.h"
 
 namespace reprise::text {
@@ -39,13 +40,15 @@ void Normalizer::add_replace(TextPattern pattern, std::string content) {
 Status Normalizer::add_json(const JsonPlace& place) {
   if (steps_.size() >= kMaxNormalizers) return place.error("more than {} normalizers", kMaxNormalizers);
   ASSIGN_OR_RETURN(const std::string type, place.type({"Sequence", "NFC", "NFD", "NFKC", "NFKD", "Replace", "Prepend",
-                                                       "Strip", "Lowercase", "BertNormalizer"}));
+                                                       "Strip", "Lowercase", "BertNormalizer", "Precompiled"}));
   if (type == "Sequence") {
     RETURN_IF_ERROR(place.expect_object({"type", "normalizers"}));
     ASSIGN_OR_RETURN(const auto parts, place.array("normalizers"));
     for (const JsonPlace& part : parts) RETURN_IF_ERROR(add_json(part));
   } else if (type == "BertNormalizer") {
     RETURN_IF_ERROR(add_bert(place));
+  } else if (type == "Precompiled") {
+    RETURN_IF_ERROR(add_charsmap(place));
   } else if (type == "Replace") {
     RETURN_IF_ERROR(place.expect_object({"type", "pattern", "content"}));
     if (!place.has("pattern")) return place.error("pattern is missing");
@@ -89,6 +92,19 @@ Status Normalizer::add_bert(const JsonPlace& place) {
   return Status::ok();
 }
 
+Status Normalizer::add_charsmap(const JsonPlace& place) {
+  RETURN_IF_ERROR(place.expect_object({"type", "precompiled_charsmap"}));
+  ASSIGN_OR_RETURN(const std::string text, place.string("precompiled_charsmap"));
+  const auto bytes = base64_bytes(text);
+  if (!bytes) return place.error("precompiled_charsmap must be base64");
+  auto map = Charsmap::read(*bytes);
+  if (!map) return place["precompiled_charsmap"].at(map.status());
+  Step step{Kind::Charsmap, NormalForm::Nfc, ""};
+  step.charsmap.push_back(std::move(*map));
+  steps_.push_back(std::move(step));
+  return Status::ok();
+}
+
 Result<std::string> Normalizer::apply(std::string_view text) const {
   std::string current(text);
   const size_t limit = max_grown_bytes(text.size());
@@ -107,6 +123,10 @@ Result<std::string> Normalizer::apply(std::string_view text) const {
       case Kind::Controls: current = without_controls(current); break;
       case Kind::Ideographs: current = with_apart_ideographs(current); break;
       case Kind::Accents: current = without_accents(current); break;
+      case Kind::Charsmap: {
+        ASSIGN_OR_RETURN(current, step.charsmap[0].apply(current, limit));
+        break;
+      }
     }
     if (current.size() > limit) return invalid("normalizing made a text of more than {} bytes", limit);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/tokenizer_charsmap.h"
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_pattern.h"
 #include "text/unicode.h"
@@ -26,7 +27,7 @@ class Normalizer {
   Result<std::string> apply(std::string_view text) const;
 
  private:
-  enum class Kind : uint8_t { Form, Prepend, Replace, Strip, Lowercase, Controls, Ideographs, Accents };
+  enum class Kind : uint8_t { Form, Prepend, Replace, Strip, Lowercase, Controls, Ideographs, Accents, Charsmap };
   struct Step {
     Kind kind;
     NormalForm form = NormalForm::Nfc;
@@ -34,10 +35,12 @@ class Normalizer {
     std::vector<TextPattern> pattern = {};  // one for Replace
     bool left = false;                      // for Strip
     bool right = false;
+    std::vector<text::Charsmap> charsmap = {};  // likewise
   };
 
   Status add_json(const JsonPlace& place);
   Status add_bert(const JsonPlace& place);
+  Status add_charsmap(const JsonPlace& place);
 
   std::vector<Step> steps_;
 };

@@ -15,6 +15,7 @@
 #include "text/tokenizer_decoder.h"
 #include "text/tokenizer_normalizer.h"
 #include "text/tokenizer_scores.h"
+#include "text/tokenizer_unigram.h"
 #include "text/tokenizer_vocabulary.h"
 #include "text/tokenizer_word_pieces.h"
 
@@ -25,7 +26,7 @@ struct TokenizerParts {
   AddedTokens added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  std::variant<BpeModel, ScoreModel, WordPieceModel> model;
+  std::variant<BpeModel, ScoreModel, WordPieceModel, UnigramModel> model;
   Decoder decoder;
   // What add_special_tokens puts around the text.
   std::vector<int32_t> before;

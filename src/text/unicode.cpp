@@ -255,6 +255,21 @@ bool is_word(char32_t c) {
          c == 0x200C || c == 0x200D;
 }
 
+size_t cluster_size(std::string_view valid, size_t at) {
+  CodePoint c = code_point_at(valid, at);
+  utf8proc_int32_t state = 0;
+  size_t end = at + c.size;
+  while (end < valid.size()) {
+    const CodePoint next = code_point_at(valid, end);
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c.value),
+                                         static_cast<utf8proc_int32_t>(next.value), &state))
+      break;
+    end += next.size;
+    c = next;
+  }
+  return end - at;
+}
+
 std::string normalize(std::string_view valid, NormalForm form) {
   if (is_plainly_normal(valid, form)) return std::string(valid);
   std::vector<char32_t> text = decompose(valid, form == NormalForm::Nfkc || form == NormalForm::Nfkd);

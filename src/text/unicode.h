@@ -30,6 +30,9 @@ bool is_numeric(char32_t c);      // category N
 bool is_punctuation(char32_t c);  // category P of Unicode 8, and the ASCII symbols
 bool is_word(char32_t c);         // alphabetic, mark, decimal digit, connector or joiner
 
+// Bytes of the extended grapheme cluster that begins at `at`.
+size_t cluster_size(std::string_view valid, size_t at);
+
 enum class NormalForm : uint8_t { Nfc, Nfd, Nfkc, Nfkd };
 std::string normalize(std::string_view valid, NormalForm form);
 std::string to_lowercase(std::string_view valid);

@@ -21,6 +21,7 @@ constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 constexpr std::string_view kHex = "0-9A-Fa-f";
+constexpr std::string_view kHanSinceUnicode14 = R"(\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})";
 
 // Ranges of the additions whose category begins with `prefix`.
 std::string additions(std::string_view prefix) {
@@ -314,6 +315,8 @@ class Translator {
     }
     std::string spelled = fmt::format("\\p{{{}}}", name);
     if (is_general_category(name) && name[0] != 'C') spelled += additions(name);
+    // PCRE2 takes the name of a script for all that is used with it, Oniguruma for the script alone.
+    if (name == "Han") spelled = "\\p{sc:Han}" + std::string(kHanSinceUnicode14);
     Escape e = members(std::move(spelled), negated);
     e.is_property = true;
     return e;

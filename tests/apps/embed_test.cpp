@@ -91,6 +91,17 @@ TEST(Embed, VectorsOverHttpAreThoseOfTheReference) {
   EXPECT_NEAR(ranked["results"][0]["relevance_score"].get<double>(), 1, 1e-5);
 }
 
+// The unigram model of its tokenizer, and its file names.
+TEST(Embed, AModelOfManyLanguagesIsServed) {
+  const Json texts = file_of("xlm_roberta_mean", "texts.json");
+  Served s("xlm_roberta_mean");
+  ASSERT_GT(s.server.port(), 0) << s.server.said();
+  for (const Json& t : texts) {
+    const Json answer = s.post("/v1/embeddings", {{"model", "m"}, {"input", t["text"]}, {"truncate", true}});
+    expect_near(answer["data"][0]["embedding"], t["embedding"]);
+  }
+}
+
 TEST(Embed, ScoresOverHttpAreThoseOfTheReference) {
   const Json pairs = file_of("bert_scores", "pairs.json");
   Served s("bert_scores");

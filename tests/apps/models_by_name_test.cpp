@@ -1,6 +1,10 @@
 // `reprise pull org/name`, `--model-path org/name` and `reprise models`, against a stand-in for a hub.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <sstream>
+
 #include "checkpoint/helpers.h"
 #include "run_binary.h"
 #include "support/hub_server.h"
@@ -225,6 +229,43 @@ TEST_F(ModelsByName, ModelScopeIsAnotherHub) {
   EXPECT_EQ(o.exit_code, 0) << o.err;
   EXPECT_TRUE(std::filesystem::exists(home / ".cache/modelscope/models/tiny--llama/snapshots/master/config.json"));
   EXPECT_EQ(json_of(run("models --json"))["models"][0]["source"], "modelscope");
+}
+
+// The table of features of docs/model-coverage.md, by row: how many cells name tests.
+std::map<std::string, int> tested_features() {
+  const std::string page = content_of(std::string(REPRISE_SOURCE_DIR) + "/docs/model-coverage.md");
+  std::istringstream lines(page.substr(page.find("## Features")));
+  std::map<std::string, int> out;
+  for (std::string line; std::getline(lines, line) && line != "## Reasons";) {
+    if (!line.starts_with("| `")) continue;
+    int tested = -1;  // the first cell is the name
+    for (size_t at = 0; (at = line.find("| ", at)) != std::string::npos; at += 2)
+      tested += line.compare(at, 5, "| no ") != 0;
+    out[line.substr(3, line.find('`', 3) - 3)] = tested;
+  }
+  return out;
+}
+
+TEST(Families, HaveTheTestsThatThePageNames) {
+  const Outcome told = run_binary("models --families --json");
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  const Json families = Json::parse(told.out);
+  const std::map<std::string, int> page = tested_features();
+  EXPECT_EQ(families.size(), page.size());
+  for (const Json& f : families) {
+    const std::string name = f["architecture"];
+    ASSERT_TRUE(page.contains(name)) << name;
+    EXPECT_EQ(f["features"].size(), static_cast<size_t>(page.at(name))) << name;
+    EXPECT_EQ(f["features"].size() + f["untested"].size(), 9u) << name;
+    EXPECT_FALSE(f["graph_modes"]["cpu"].empty()) << name;
+  }
+  const auto llama = std::find_if(families.begin(), families.end(),
+                                  [](const Json& f) { return f["architecture"] == "LlamaForCausalLM"; });
+  ASSERT_NE(llama, families.end());
+  EXPECT_EQ((*llama)["features"]["lora"][0], "lora/models_test LoraGoldenTest.LogitsAreThoseOfPeft");
+  EXPECT_EQ((*llama)["untested"]["images"], "the family reads no images");
+  const Outcome table = run_binary("models --families");
+  EXPECT_TRUE(says(table.out, "parts prefix drafts lora grammar ranks int8-kv\n")) << table.out;
 }
 
 }  // namespace

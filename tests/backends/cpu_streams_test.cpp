@@ -87,23 +87,36 @@ Result<std::unique_ptr<DeviceGraph>> record(Device& device, Stream& stream, Cell
   });
 }
 
+struct Opened {
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Stream> stream;  // null: that failed
+};
+
+Opened opened(int threads) {
+  CpuDeviceOptions options;
+  options.threads = threads;
+  options.pin = false;
+  auto device = make_cpu_device(options);
+  EXPECT_TRUE(device.is_ok()) << device.status().message();
+  if (!device.is_ok()) return {};
+  auto stream = (*device)->make_stream();
+  EXPECT_TRUE(stream.is_ok()) << stream.status().message();
+  if (!stream.is_ok()) return {};
+  return {std::move(*device), std::move(*stream)};
+}
+
 TEST(CpuStreams, HalvesRunAtOnceAndMeet) {
   for (const int threads : {2, 3, 4, 5}) {
     SCOPED_TRACE(threads);
-    CpuDeviceOptions options;
-    options.threads = threads;
-    options.pin = false;
-    auto device = make_cpu_device(options);
-    ASSERT_TRUE(device.is_ok()) << device.status().message();
-    auto stream = (*device)->make_stream();
-    ASSERT_TRUE(stream.is_ok());
+    const Opened on = opened(threads);
+    ASSERT_TRUE(on.stream);
     Cells c;
-    auto graph = record(**device, **stream, c);
+    auto graph = record(*on.device, *on.stream, c);
     ASSERT_TRUE(graph.is_ok()) << graph.status().message();
     const int main = threads - threads / 2, side = threads / 2;
     for (int64_t replay = 1; replay <= 50; ++replay) {
       for (auto& a : c.arrived) a.store(0);
-      ASSERT_TRUE((*graph)->replay(**stream).is_ok());
+      ASSERT_TRUE((*graph)->replay(*on.stream).is_ok());
       const auto sum = [&](int64_t n) { return n * replay + n * (n - 1) / 2; };
       ASSERT_EQ(c.joined, sum(main) + sum(side)) << "replay " << replay;
     }
@@ -114,8 +127,8 @@ TEST(CpuStreams, HalvesRunAtOnceAndMeet) {
     // Timed, each thread has the launches of its half between those of all.
     Trace trace(threads, 100);
     for (auto& a : c.arrived) a.store(0);
-    ASSERT_TRUE((*stream)->set_trace(&trace).is_ok());
-    ASSERT_TRUE((*graph)->replay(**stream).is_ok());
+    ASSERT_TRUE(on.stream->set_trace(&trace).is_ok());
+    ASSERT_TRUE((*graph)->replay(*on.stream).is_ok());
     for (int t = 0; t < threads; ++t) {
       const auto events = trace.events(t);
       EXPECT_EQ(std::count_if(events.begin(), events.end(),
@@ -159,21 +172,16 @@ void add_up_and_tell(const LaunchArgs& args, const LiveSizes& live, int thread, 
 TEST(CpuStreams, AHalfThatComesLateHoldsUpTheJoinAlone) {
   for (const int threads : {3, 4, kMost}) {
     SCOPED_TRACE(threads);
-    CpuDeviceOptions options;
-    options.threads = threads;
-    options.pin = false;
-    auto device = make_cpu_device(options);
-    ASSERT_TRUE(device.is_ok()) << device.status().message();
-    auto stream = (*device)->make_stream();
-    ASSERT_TRUE(stream.is_ok());
+    const Opened on = opened(threads);
+    ASSERT_TRUE(on.stream);
     Crowd c;
-    auto graph = record(**device, **stream, c, come_late, add_up_and_tell);
+    auto graph = record(*on.device, *on.stream, c, come_late, add_up_and_tell);
     ASSERT_TRUE(graph.is_ok()) << graph.status().message();
     const int main = threads - threads / 2, side = threads / 2;
     for (int64_t replay = 1; replay <= 10; ++replay) {
       c.slow.store(static_cast<int>(replay % 2));
       for (auto& a : c.added) a.store(0);
-      ASSERT_TRUE((*graph)->replay(**stream).is_ok());
+      ASSERT_TRUE((*graph)->replay(*on.stream).is_ok());
       const auto sum = [&](int64_t n) { return n * replay + n * (n - 1) / 2; };
       ASSERT_EQ(c.joined, sum(main) + sum(side)) << "replay " << replay;
     }
@@ -183,15 +191,11 @@ TEST(CpuStreams, AHalfThatComesLateHoldsUpTheJoinAlone) {
 
 // Arguments of patched launches go where the launches have gone.
 TEST(CpuStreams, PatchesFindTheirLaunches) {
-  CpuDeviceOptions options;
-  options.threads = 2;
-  options.pin = false;
-  auto device = make_cpu_device(options);
-  ASSERT_TRUE(device.is_ok());
-  auto stream = (*device)->make_stream();
+  const Opened on = opened(2);
+  ASSERT_TRUE(on.stream);
   Cells first, second;
   PatchId id = 0;
-  auto graph = (*device)->capture(**stream, [&](Recorder& r) -> Status {
+  auto graph = on.device->capture(*on.stream, [&](Recorder& r) -> Status {
     RETURN_IF_ERROR(r.launch(launch(start, first, 0, false)));
     RETURN_IF_ERROR(r.record(0, 1));
     RETURN_IF_ERROR(r.wait(1, 1));
@@ -203,7 +207,7 @@ TEST(CpuStreams, PatchesFindTheirLaunches) {
   ASSERT_TRUE(graph.is_ok()) << graph.status().message();
   const Thunk other = launch(start, second, 0, true);
   const Patch patch{id, &other.args};
-  ASSERT_TRUE((*graph)->replay(**stream, {&patch, 1}).is_ok());
+  ASSERT_TRUE((*graph)->replay(*on.stream, {&patch, 1}).is_ok());
   EXPECT_EQ(second.begin, 1);
   EXPECT_EQ(first.begin, 2);
 }

@@ -306,7 +306,7 @@ struct Recorded : StreamsTest {
                                    ops));
 
   // Launches by letters, "0>" a mark recorded on stream 0, "1<" one that stream 1 waits for.
-  std::string recorded(uint32_t first, uint32_t last, bool one_stream = false) const {
+  std::string recorded(uint32_t first, uint32_t last, RecordedStreams streams = RecordedStreams::All) const {
     std::vector<const Node*> nodes;
     for (const Node* n = g.first(); n; n = n->next) nodes.push_back(n);
     std::vector<Thunk> thunks;
@@ -316,7 +316,7 @@ struct Recorded : StreamsTest {
       thunks.push_back(t);
     }
     std::string out;
-    for (const RecordingStep& s : recording_of(thunks, nodes, one_stream)) {
+    for (const RecordingStep& s : recording_of(thunks, nodes, streams, 4)) {
       const char stream = static_cast<char>('0' + s.stream);
       if (s.kind == RecordingStep::Kind::Launch)
         out += fmt::format("{}{} ", static_cast<char>('a' + first - 1 + s.number), stream);
@@ -332,7 +332,7 @@ TEST_F(Recorded, APieceBeginsAndEndsOnTheMainStream) {
   EXPECT_EQ(recorded(1, 2), "a0 0>1 1<1 b1 1>2 0<2 ");  // what is waited for later is joined at the end
   EXPECT_EQ(recorded(3, 6), "0>0 1<0 c0 0>1 d1 1>2 1<1 e1 0<2 f0 1>3 0<3 ");  // what was waited for earlier is done
   EXPECT_EQ(recorded(4, 5), "d0 e0 ");                                        // beside nothing
-  EXPECT_EQ(recorded(1, 6, true), "a0 b0 c0 d0 e0 f0 ");
+  EXPECT_EQ(recorded(1, 6, RecordedStreams::One), "a0 b0 c0 d0 e0 f0 ");
 }
 
 TEST_F(Recorded, AHintStaysWhereALaterLaunchReadsItsWeights) {
@@ -340,7 +340,7 @@ TEST_F(Recorded, AHintStaysWhereALaterLaunchReadsItsWeights) {
   %0: f32[4, 16] = input(name="x") from "trace"
   %1: f32[4, 16] = silu(%0) from "trace"
   %2: f32[16, 16] = param(name="w") from "trace"
-  prefetch(%2, first=512, bytes=512) @prefetch after %1 from "insert_prefetch"
+  prefetch(%2, first=512, bytes=512, rows=4) @prefetch after %1 from "insert_prefetch"
   %3: f32[4, 16] = silu(%1) from "trace"
   %4: f32[4, 16] = linear(%3, %2, out="same", shard="none") from "trace"
   return y=%4
@@ -358,15 +358,18 @@ TEST_F(Recorded, AHintStaysWhereALaterLaunchReadsItsWeights) {
     }
     nodes.push_back(n);
   }
-  const auto all = [&](std::span<const Thunk> of, bool one_stream) {
+  const auto all = [&](std::span<const Thunk> of, RecordedStreams streams, int64_t rows = 4) {
     std::string out;
-    for (const RecordingStep& s : recording_of(of, nodes, one_stream))
+    for (const RecordingStep& s : recording_of(of, nodes, streams, rows))
       out += fmt::format("{}{}{} ", s.stream, "lrw"[static_cast<int>(s.kind)], s.number);
     return out;
   };
-  EXPECT_EQ(all(thunks, false), "0l0 0r1 2w1 2l1 0l2 0l3 2r2 0w2 ");
-  EXPECT_EQ(all(thunks, true), "0l0 0l2 0l3 ");
-  EXPECT_EQ(all(std::span(thunks).first(3), false), "0l0 0l2 ");  // a cut before the product
+  const auto both = RecordedStreams::All;
+  EXPECT_EQ(all(thunks, both), "0l0 0r1 2w1 2l1 0l2 0l3 2r2 0w2 ");
+  EXPECT_EQ(all(thunks, RecordedStreams::One), "0l0 0l2 0l3 ");
+  EXPECT_EQ(all(thunks, RecordedStreams::NoHints), "0l0 0l2 0l3 ");
+  EXPECT_EQ(all(std::span(thunks).first(3), both), "0l0 0l2 ");  // a cut before the product
+  EXPECT_EQ(all(thunks, both, 5), "0l0 0l2 0l3 ");               // for four rows at most
   const MemoryPlan plan = plan_memory(g, {});
   EXPECT_TRUE(check_plan(g, plan).is_ok());
   EXPECT_EQ(plan.arena_bytes, plan_memory(g, {}, true).arena_bytes);

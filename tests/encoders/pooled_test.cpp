@@ -141,7 +141,8 @@ TEST_P(Pooled, StepsAreReplayedFromCapturedGraphs) {
 
 INSTANTIATE_TEST_SUITE_P(All, Pooled,
                          testing::Values("bert_mean", "bert_cls_old", "roberta_mean", "bert_scores", "roberta_scores",
-                                         "qwen3_last", "qwen3_mean", "qwen3_yes_no"),
+                                         "xlm_roberta_mean", "xlm_roberta_scores", "qwen3_last", "qwen3_mean",
+                                         "qwen3_yes_no"),
                          [](const auto& param) { return param.param; });
 
 TEST(PooledEngine, AnEncoderKeepsNothingOfATextAndADecoderDoes) {

@@ -40,6 +40,7 @@ Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMo
   o.graph.pipeline.streams = streams;
   o.graph.choose_streams = by_time;
   o.graph.pipeline.prefetch_bytes = c.prefetch_bytes;
+  o.graph.pipeline.prefetch_keys = 0;
   o.member = c.member;
   return engine::Engine::create(o, std::move(platform));
 }
@@ -142,7 +143,7 @@ class OneQueueDevice final : public WrappedDevice {
 class SlowMemory final : public WrappedDevice {
  public:
   explicit SlowMemory(std::shared_ptr<Device> inner) : WrappedDevice(std::move(inner)), info_(inner_->info()) {
-    if (info_.read_ahead.refusal.empty()) info_.read_ahead = {"", 4, 12, 100, 1000, 150, 10, 1 << 20};
+    if (info_.read_ahead.refusal.empty()) info_.read_ahead = {"", 40, 120, 100, 1000, 150, 10, 1 << 20};
   }
   const DeviceInfo& info() const override { return info_; }
 
@@ -227,7 +228,8 @@ TEST(StreamsByTime, EachSizeHasWhatIsFaster) {
     std::vector<int64_t> measured;
     for (const CompiledModel::StreamTimes& t : decode.stream_times()) {
       measured.push_back(t.size);
-      EXPECT_EQ(t.several, want.several);
+      EXPECT_EQ(t.streams == RecordedStreams::All, want.several);
+      EXPECT_EQ(t.plain_us, 0) << "nothing is read ahead";
       EXPECT_EQ(t.several_us, want.several_us);
       EXPECT_EQ(t.one_us, 100);
     }
@@ -243,7 +245,8 @@ TEST(StreamsByTime, EachSizeHasWhatIsFaster) {
   });
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   const CompiledModel& decode = (*e)->runner("decode")->model();
-  for (const int64_t size : {1, 2, 3, 4, 6}) EXPECT_EQ(decode.stream_times_of(size)->several, size <= 3) << size;
+  for (const int64_t size : {1, 2, 3, 4, 6})
+    EXPECT_EQ(decode.stream_times_of(size)->streams == RecordedStreams::All, size <= 3) << size;
   EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
 }
 
@@ -265,7 +268,8 @@ TEST(StreamsByTime, LiveGraphsAreMeasuredBySizes) {
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     const CompiledModel& decode = (*e)->runner("decode")->model();
     std::vector<std::pair<int64_t, bool>> measured;
-    for (const CompiledModel::StreamTimes& t : decode.stream_times()) measured.emplace_back(t.size, t.several);
+    for (const CompiledModel::StreamTimes& t : decode.stream_times())
+      measured.emplace_back(t.size, t.streams == RecordedStreams::All);
     EXPECT_EQ(measured, (std::vector<std::pair<int64_t, bool>>{{4, faster <= 0}, {2, faster <= 1}, {1, faster <= 2}}));
     EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
   }
@@ -421,6 +425,46 @@ TEST(PrefetchOfModel, GivesTheSameBits) {
     EXPECT_GT(decode.graph_stats().waits, 0u);
     EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e))) << graph_mode_name(mode);
   }
+}
+
+// A size that is slower with weights read ahead than without has none, and only that: the second stream stays.
+TEST(PrefetchOfModel, IsLeftOutWhereItIsMeasuredToCost) {
+  const Case ahead{"glm4_moe", DeviceKind::Ascend, 1 << 20};
+  auto without = open({"glm4_moe", DeviceKind::Ascend}, 2, GraphMode::Whole);
+  ASSERT_TRUE(without.is_ok()) << without.status().message();
+  const std::vector<float> expected = traffic(**without);
+  const size_t side_waits = (*without)->runner("decode")->model().graph_stats().waits;
+  ASSERT_GT(side_waits, 0u);
+  struct Want {
+    double ahead_us;
+    RecordedStreams streams;
+  };
+  for (const Want want : {Want{79, RecordedStreams::All}, Want{81, RecordedStreams::NoHints}})
+    for (const bool by_time : {false, true}) {
+      size_t most = 0;
+      const auto timed = [&](Platform& p) {
+        auto slow = std::make_shared<SlowMemory>(std::move(p.device));
+        p.device = std::make_shared<TimedDevice>(std::move(slow), [&](const GraphStats& graph) {
+          most = std::max(most, graph.waits);  // what is measured first has all
+          return graph.waits == 0 ? 100.0 : graph.waits == most ? want.ahead_us : 80.0;
+        });
+      };
+      engine::GraphOptions graph;
+      graph.choose_prefetch = true;
+      auto e = open(ahead, 2, GraphMode::Whole, {}, timed, by_time, 2, graph);
+      ASSERT_TRUE(e.is_ok()) << e.status().message();
+      const CompiledModel& decode = (*e)->runner("decode")->model();
+      ASSERT_GT(hints_in(decode), 0);
+      ASSERT_EQ(decode.stream_times().size(), 2u);
+      for (const CompiledModel::StreamTimes& t : decode.stream_times()) {
+        EXPECT_EQ(t.streams, want.streams) << t.size;
+        EXPECT_EQ(t.several_us, want.ahead_us);
+        EXPECT_EQ(t.plain_us, 80);
+        EXPECT_EQ(t.one_us, by_time ? 100 : 0);
+      }
+      EXPECT_EQ(decode.graph_stats().waits == side_waits, want.streams == RecordedStreams::NoHints);
+      EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
+    }
 }
 
 TEST(PrefetchOfModel, ACpuSaysWhyItDoesNot) {

@@ -13,7 +13,7 @@ struct InsertPrefetch : testing::Test {
   ReadAhead ahead{"", 100, 300, 100, 1000, 150, 10, 1 << 20};
   Platform platform = test::null_platform();  // outlives the graphs
   int streams = 1, ranks = 1;
-  int64_t most = 1 << 20;
+  int64_t most = 1 << 20, keys = 0;
 
   struct Planned {
     Graph graph;
@@ -28,6 +28,7 @@ struct InsertPrefetch : testing::Test {
     options.streams = streams;
     options.ranks.size = ranks;
     options.prefetch_bytes = most;
+    options.prefetch_keys = keys;
     Planned p{test::trace_tiny(model, *platform.ops), {}, {}};
     auto report = run_pipeline(p.graph, options, platform);
     EXPECT_TRUE(report.is_ok()) << report.status().message();
@@ -135,6 +136,74 @@ TEST_F(InsertPrefetch, NothingIsReadAheadTwice) {
     EXPECT_GT(several, 0) << limit;
     EXPECT_GT(asked.size(), 6u) << limit;
   }
+}
+
+// The time of a window and the product behind it, step by step: what runs at the same time divides the bandwidth by
+// what each asks for, all of it (a prefetch) or `share` of it (a launch of `alone` us). Microseconds.
+double simulated(double begins, double prefetch, double before, double alone, double share, double behind) {
+  constexpr double kStep = 1e-2;
+  double now = 0, window = before, attention = alone;
+  for (; attention > 0; now += kStep) {
+    const bool reads = now >= begins && prefetch > 0;
+    const double speed = window <= 0 && reads ? 1 / (1 + share) : 1;
+    if (reads) prefetch -= kStep * speed;
+    (window > 0 ? window : attention) -= kStep * speed;
+  }
+  return now + behind;
+}
+
+// Attention over contexts reads memory itself: what a prefetch takes of its bandwidth is counted, and the rows up to
+// which it pays all the same are those of a simulation.
+TEST_F(InsertPrefetch, WhatRunsBesideNeedsItsBandwidth) {
+  int64_t before = 4096;
+  for (const int64_t k : {16, 32, 128}) {  // the launch before attention ends before the prefetch begins
+    keys = k;
+    const Planned p = plan({"Qwen3ForCausalLM", 2});
+    const Node *first = nullptr, *attention = nullptr;
+    for (const Node* n = p.graph.first(); n; n = n->next) {
+      if (n->is_hint() && !n->waits.empty() && !first) first = n;  // the window before it has no attention
+      if (n->op->name == "paged_attention" && !attention) attention = n;
+    }
+    ASSERT_TRUE(attention);
+    LiveSizes one;
+    one.value.fill(1);
+    const double row = 2.0 * static_cast<double>(attention->in[0]->type.shape.elements(one)) +
+                       2.0 * static_cast<double>(attention->in[1]->type.shape.elements(one) * k) / kPageTokens;
+    const double bytes = 14848, ahead_us = bytes / ahead.bytes_per_us, cached_us = bytes / ahead.cached_bytes_per_us;
+    int64_t pays = 0;
+    for (int64_t rows = 1; rows < before; ++rows) {
+      const double reads = row * static_cast<double>(rows) / ahead.bytes_per_us, alone = 200 + reads;
+      const double with = simulated(150, ahead_us, 100, alone, reads / alone, cached_us + ahead.mark_us);
+      if (with >= simulated(150, 0, 100, alone, 0, ahead_us)) break;
+      pays = rows;
+    }
+    if (pays == 0) {
+      EXPECT_EQ(first, nullptr) << k;
+    } else {
+      ASSERT_TRUE(first) << k;
+      EXPECT_EQ(first->attrs.integer("bytes"), 14848);
+      EXPECT_NEAR(static_cast<double>(first->attrs.integer("rows")), static_cast<double>(pays), 1) << k;
+      ASSERT_GT(p.report.applied.size(), 1u);
+      EXPECT_TRUE(p.report.applied[1].reason.ends_with(
+          fmt::format(", in steps of up to {} rows", first->attrs.integer("rows"))))
+          << p.report.applied[1].reason;
+    }
+    EXPECT_LT(pays, before) << k;
+    before = pays + 1;
+  }
+}
+
+// Where even one row loses nothing is placed, and the report says what it would have cost.
+TEST_F(InsertPrefetch, AWindowThatLosesIsRefused) {
+  keys = 1 << 20;
+  const Planned p = plan({"Qwen3ForCausalLM", 2});
+  EXPECT_EQ(hints(p.graph), (std::vector<std::string>{"14848 from 0 of 98304 until linear"}));  // no attention yet
+  const auto told = std::count_if(p.report.refused.begin(), p.report.refused.end(), [](const PassRemark& r) {
+    return r.reason ==
+           "0.0 MB ahead would save 99.0 us, and to start them costs 10.0 us and what runs beside them "
+           "148.5 us of its bandwidth, at one row of 1048576 keys";
+  });
+  EXPECT_EQ(told, 1);
 }
 
 TEST_F(InsertPrefetch, ExpertsAreNotReadAhead) {

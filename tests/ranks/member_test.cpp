@@ -93,6 +93,43 @@ TEST(Member, ASleepingFollowerIsWoken) {
   });
 }
 
+// A follower without another message learns, once, which one the front waits for; a message goes first.
+TEST(Member, WhatTheFrontWaitsForIsToldOnceAndBehindMessages) {
+  in_world(2, [](Member& m) {
+    auto& published = *reinterpret_cast<std::atomic<int>*>(m.region().arena());
+    if (m.world().front()) {
+      ASSERT_TRUE(m.publish({.kind = StepMessage::Kind::Step, .size = 7}).is_ok());
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the follower has it and sleeps by now
+      m.want(m.message());
+      ASSERT_TRUE(m.await_followers().is_ok());
+      m.have(m.message());
+      ASSERT_TRUE(m.publish({.kind = StepMessage::Kind::Step, .size = 8}).is_ok());
+      m.want(m.message());
+      published.store(1);
+      ASSERT_TRUE(m.await_followers().is_ok());
+      ASSERT_TRUE(m.publish({.kind = StepMessage::Kind::Stop}).is_ok());
+      return;
+    }
+    const auto expect = [&](StepMessage::Kind kind, int64_t size) {
+      const auto message = m.next();
+      ASSERT_TRUE(message.is_ok()) << message.status().message();
+      EXPECT_EQ(message->kind, kind);
+      EXPECT_EQ(message->size, size);
+    };
+    using Kind = StepMessage::Kind;
+    expect(Kind::Step, 7);
+    expect(Kind::Await, 1);  // by its number
+    EXPECT_EQ(m.message(), 1u) << "an Await is no message";
+    m.done();
+    while (published.load() == 0 && !m.aborted()) std::this_thread::yield();
+    EXPECT_EQ(m.region().control().given.load(), 1u);
+    expect(Kind::Step, 8);
+    expect(Kind::Await, 2);
+    m.done();
+    expect(Kind::Stop, 0);
+  });
+}
+
 TEST(Member, CardsAreShownToAll) {
   in_world(4, [](Member& m) {
     for (int round = 0; round < 20; ++round) {

@@ -272,7 +272,7 @@ TEST(HeadDrafter, AcceptanceIsThatOfAPlainSimulation) {
     Tokens text = prompt;
     text.push_back(7);
     uint64_t steps = 0, drafted = 0;
-    std::vector<uint64_t> came_true(kDrafts);
+    std::vector<int64_t> came_true(kDrafts);
     for (size_t turn = 1; turn < 14; ++turn) {
       Tokens guessed = guess(**e, text, kDrafts).tokens;
       ASSERT_EQ(guessed.size(), static_cast<size_t>(kDrafts));
@@ -301,7 +301,7 @@ TEST(HeadDrafter, AcceptanceIsThatOfAPlainSimulation) {
     const SpeculationStats s = scheduler.stats().speculation;
     EXPECT_EQ(s.drafts, steps);
     EXPECT_EQ(s.draft_tokens, drafted);
-    for (size_t i = 0; i < came_true.size(); ++i) EXPECT_EQ(s.accepted_at[i], came_true[i]) << "place " << i;
+    for (size_t i = 0; i < came_true.size(); ++i) EXPECT_EQ(s.places.accepted.at(i), came_true[i]) << "place " << i;
   }
 }
 

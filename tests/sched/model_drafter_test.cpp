@@ -247,7 +247,7 @@ TEST(ModelDrafter, AcceptanceIsThatOfAPlainSimulation) {
     const Tokens prompt = count_up(30);
     const Tokens answer = greedy(**target, prompt, kTokens);
     uint64_t steps = 0, drafted = 0;
-    std::vector<uint64_t> came_true(kDrafts);
+    std::vector<int64_t> came_true(kDrafts);
     // The first token comes of the prompt's step. Each later step gives one token besides the drafts that come true.
     for (int64_t have = 1; have < kTokens; ++have) {
       const int64_t most = std::min(kDrafts, kTokens - have - 1);
@@ -271,7 +271,8 @@ TEST(ModelDrafter, AcceptanceIsThatOfAPlainSimulation) {
     const SpeculationStats s = scheduler.stats().speculation;
     EXPECT_EQ(s.drafts, steps) << draft_name;
     EXPECT_EQ(s.draft_tokens, drafted);
-    for (size_t i = 0; i < came_true.size(); ++i) EXPECT_EQ(s.accepted_at[i], came_true[i]) << draft_name << ", " << i;
+    for (size_t i = 0; i < came_true.size(); ++i)
+      EXPECT_EQ(s.places.accepted.at(i), came_true[i]) << draft_name << ", " << i;
     if (draft_name == "llama_gqa3_tied") {
       EXPECT_GT(s.accepted_tokens, 10u);
     } else {

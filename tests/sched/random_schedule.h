@@ -70,6 +70,7 @@ class RandomSchedule {
     uint64_t copies = 0, cancelled = 0, prompts_told = 0;
     uint64_t drafted = 0, accepted = 0, requests = 0;
     uint64_t schedules = 0, runs = 0;  // of decode steps
+    uint64_t may_run = 0;              // schedules on executors that take runs
     uint64_t drawn = 0, scored = 0;    // answers that were drawn; that came with log-probabilities
     std::string text() const {
       return fmt::format(
@@ -89,6 +90,7 @@ class RandomSchedule {
     seen.requests += asked_.size();
     ++seen.schedules;
     seen.runs += s.decode_runs;
+    seen.may_run += s.decode_steps > 1;
     for (const One& one : asked_) {
       seen.drawn += one.sampling.temperature > 0;
       seen.scored += one.sampling.logprobs >= 0;

@@ -62,7 +62,7 @@ TEST_F(SpeculationTest, APerfectDrafterFillsEveryStep) {
   EXPECT_EQ(r.drafts.steps, 10);
   EXPECT_EQ(r.drafts.drafted, 30);
   EXPECT_EQ(r.drafts.accepted, 30);
-  EXPECT_EQ(r.drafts.accepted_at, (std::vector<int64_t>{10, 10, 10}));
+  EXPECT_EQ(r.drafts.places.accepted, (std::vector<int64_t>{10, 10, 10}));
   EXPECT_EQ(stats().draft_tokens, 30u);
   EXPECT_EQ(stats().accepted_tokens, 30u);
   EXPECT_EQ(stats().rows, 40u);

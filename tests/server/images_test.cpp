@@ -1,4 +1,5 @@
 // Images in the bodies of each API: what they become, and what is told of wrong ones.
+#include "base/base64.h"
 #include "server/dialect_fixture.h"
 #include "server/image_reader.h"
 

@@ -101,7 +101,6 @@ inline const std::map<std::string, std::string>& lacking_on_ascend() {
                                                       {"qwen3_5_moe_text_of_images", "gated_delta"},
                                                       {"granite_hybrid", "state_space"},
                                                       {"granite_hybrid_plain", "state_space"},
-                                                      {"granite_hybrid_dense", "scale"},
                                                       {"nemotron_h", "state_space"},
                                                       {"nemotron_h_moe", "state_space"},
                                                       {"ministral3", "position_scale"}};

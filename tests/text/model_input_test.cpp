@@ -22,19 +22,21 @@ Result<Tokenizer> open(const std::string& name) {
 }
 
 TEST(ModelInput, TextsAreThoseOfTheReferenceAndKeepWhatStandsBehindThem) {
-  const auto tokenizer = open("bert_mean");
-  const auto texts = read_json("bert_mean/texts.json");
-  ASSERT_TRUE(tokenizer.is_ok() && texts.is_ok());
-  ASSERT_FALSE(texts->empty());
-  size_t cut = 0;
-  for (const Json& t : *texts) {
-    const auto ids = encode_text(*tokenizer, t["text"].get<std::string>(), 100, true, false);
-    ASSERT_TRUE(ids.is_ok()) << ids.status().message();
-    EXPECT_EQ(ids->ids, t["ids"].get<std::vector<int32_t>>()) << t["text"];
-    EXPECT_EQ(ids->second_kind, ids->ids.size());
-    cut += ids->ids.size() == 100;
+  for (const std::string model : {"bert_mean", "xlm_roberta_mean"}) {
+    const auto tokenizer = open(model);
+    const auto texts = read_json(model + "/texts.json");
+    ASSERT_TRUE(tokenizer.is_ok() && texts.is_ok()) << tokenizer.status().message();
+    ASSERT_FALSE(texts->empty());
+    size_t cut = 0;
+    for (const Json& t : *texts) {
+      const auto ids = encode_text(*tokenizer, t["text"].get<std::string>(), 100, true, false);
+      ASSERT_TRUE(ids.is_ok()) << ids.status().message();
+      EXPECT_EQ(ids->ids, t["ids"].get<std::vector<int32_t>>()) << t["text"];
+      EXPECT_EQ(ids->second_kind, ids->ids.size());
+      cut += ids->ids.size() == 100;
+    }
+    EXPECT_GT(cut, 0u) << model;
   }
-  EXPECT_GT(cut, 0u);
 }
 
 TEST(ModelInput, PairsAreThoseOfTheReferenceAndCutTheSecondText) {

@@ -63,6 +63,10 @@ Result<Tokenizer> load_tokenizer(const std::string& name) {
                          "/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
                      name == "smollm2_as_json");
   if (name == "spm_gguf") return load_gguf(golden_folder() + "/spm/spm_llama.gguf", false);
+  if (name.starts_with("unigram_")) {
+    ASSIGN_OR_RETURN(const std::string text, read_gzip(golden_folder() + "/unigram/" + name + ".tokenizer.json.gz"));
+    return Tokenizer::from_json_text(text);
+  }
   const bool is_small = name.starts_with("spm_");
   const std::string path = is_small ? golden_folder() + "/spm/" + name + ".tokenizer.json"
                                     : golden_folder() + "/published/" + name + ".tokenizer.json.gz";

@@ -15,7 +15,8 @@ class TokenizerGolden : public testing::TestWithParam<std::pair<const char*, con
  protected:
   std::string golden_path(const char* ending) const {
     const std::string name = GetParam().second;
-    return golden_folder() + (name.starts_with("spm_") ? "/spm/" : "/") + name + ending;
+    const std::string folder = name.starts_with("spm_") ? "/spm/" : name.starts_with("unigram_") ? "/unigram/" : "/";
+    return golden_folder() + folder + name + ending;
   }
 };
 
@@ -78,39 +79,44 @@ TEST_P(TokenizerGolden, AllStrings) {
 // Words are cut as each name says: tests/data/tokenizer/gguf_splits.json has a vocabulary that would join across
 // borders.
 TEST(TokenizerGgufGolden, NamesCutAsTheModelsThatUseThem) {
-  const auto strings = read_golden_strings();
-  ASSERT_TRUE(strings) << strings.status().message();
-  const auto text = read_file(golden_folder() + "/gguf_splits.json");
-  ASSERT_TRUE(text) << text.status().message();
-  const auto golden = parse_json(*text, "cuts");
-  ASSERT_TRUE(golden) << golden.status().message();
+  const auto all = read_golden_strings();
+  ASSERT_TRUE(all) << all.status().message();
   size_t names = 0;
-  for (const Json& way : (*golden)["ways"])
-    for (const Json& name : way["names"]) {
-      GgufTokenizer gguf;
-      gguf.model = "gpt2";
-      gguf.pre = name.get<std::string>();
-      gguf.tokens = (*golden)["tokens"].get<std::vector<std::string>>();
-      gguf.merges = (*golden)["merges"].get<std::vector<std::string>>();
-      const auto tokenizer = Tokenizer::from_gguf(gguf);
-      ASSERT_TRUE(tokenizer) << gguf.pre << ": " << tokenizer.status().message();
-      ASSERT_GE(way["ids"].size(), 200u);
-      for (const auto& [number, wanted] : way["ids"].items()) {
-        const std::string& string = strings->at(static_cast<size_t>(std::stoul(number)));
-        const auto ids = tokenizer->encode(string, kPlain);
-        ASSERT_TRUE(ids) << ids.status().message();
-        EXPECT_EQ(*ids, wanted.get<std::vector<int32_t>>()) << gguf.pre << ": " << string;
+  for (const char* file : {"/gguf_splits.json", "/gguf_splits_han.json"}) {
+    const auto text = read_file(golden_folder() + file);
+    ASSERT_TRUE(text) << text.status().message();
+    const auto golden = parse_json(*text, "cuts");
+    ASSERT_TRUE(golden) << golden.status().message();
+    const std::vector<std::string> strings = golden->value("strings", *all);
+    for (const Json& way : (*golden)["ways"])
+      for (const Json& name : way["names"]) {
+        GgufTokenizer gguf;
+        gguf.model = "gpt2";
+        gguf.pre = name.get<std::string>();
+        gguf.tokens = (*golden)["tokens"].get<std::vector<std::string>>();
+        gguf.merges = (*golden)["merges"].get<std::vector<std::string>>();
+        const auto tokenizer = Tokenizer::from_gguf(gguf);
+        ASSERT_TRUE(tokenizer) << gguf.pre << ": " << tokenizer.status().message();
+        ASSERT_GE(way["ids"].size(), 200u);
+        for (const auto& [number, wanted] : way["ids"].items()) {
+          const std::string& string = strings.at(static_cast<size_t>(std::stoul(number)));
+          const auto ids = tokenizer->encode(string, kPlain);
+          ASSERT_TRUE(ids) << ids.status().message();
+          EXPECT_EQ(*ids, wanted.get<std::vector<int32_t>>()) << gguf.pre << ": " << string;
+        }
+        ++names;
       }
-      ++names;
-    }
-  EXPECT_EQ(names, 13u);
+  }
+  EXPECT_EQ(names, 15u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                          testing::Values(std::pair("smollm2", "smollm2"), std::pair("smollm2_as_json", "smollm2"),
                                          std::pair("qwen3", "qwen3"), std::pair("deepseek_v3", "deepseek_v3"),
                                          std::pair("minilm", "minilm"), std::pair("spm_llama", "spm_llama"),
-                                         std::pair("spm_mistral", "spm_mistral"), std::pair("spm_gguf", "spm_llama")),
+                                         std::pair("spm_mistral", "spm_mistral"), std::pair("spm_gguf", "spm_llama"),
+                                         std::pair("unigram_words", "unigram_words"),
+                                         std::pair("unigram_bytes", "unigram_bytes")),
                          [](const auto& param) { return std::string(param.param.first); });
 
 }  // namespace

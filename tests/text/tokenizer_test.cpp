@@ -265,7 +265,7 @@ TEST(Tokenizer, BadFilesAreNamed) {
     const char* allowed;
   };
   const std::vector<Case> cases = {
-      {"/model/type", "Unigram", "tokenizer.json: model.type", "BPE"},
+      {"/model/type", "Nope", "tokenizer.json: model.type", "Unigram"},
       {"/model/vocab/a", -1, "model.vocab", "between 0"},
       {"/model/vocab/a", 2, "model.vocab", "share id 2"},
       {"/model/vocab/a", 4000000000u, "model.vocab", "between 0"},
@@ -414,8 +414,9 @@ TEST(TokenizerGguf, BadMetadataIsNamed) {
 }
 
 TEST(TokenizerGguf, EveryKnownNameBuilds) {
-  for (const char* pre : {"", "default", "gpt-2", "smollm", "llama-bpe", "llama3", "qwen2", "deepseek-llm",
-                          "deepseek-coder", "deepseek-v3", "tekken", "mistral", "gpt-4o", "chatglm-bpe", "starcoder"}) {
+  for (const char* pre :
+       {"", "default", "gpt-2", "smollm", "llama-bpe", "llama3", "qwen2", "deepseek-llm", "deepseek-coder",
+        "deepseek-v3", "tekken", "mistral", "gpt-4o", "chatglm-bpe", "starcoder", "kimi-k2"}) {
     GgufTokenizer gguf = small_gguf();
     gguf.pre = pre;
     const auto t = Tokenizer::from_gguf(gguf);

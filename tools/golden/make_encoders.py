@@ -20,7 +20,7 @@ import transformers
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (BertConfig, BertForSequenceClassification, BertModel, Qwen3Config, Qwen3ForCausalLM, RobertaConfig,
-                          RobertaForSequenceClassification, RobertaModel)
+                          RobertaForSequenceClassification, RobertaModel, XLMRobertaConfig, XLMRobertaForSequenceClassification, XLMRobertaModel)
 
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
@@ -46,6 +46,20 @@ def word_pieces():
     tok.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     tok.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
                                                        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])])
+    return tok
+
+
+def unigram():
+    """As XLM-RoBERTa has it: pieces of many scripts with scores; what is no piece is unknown."""
+    characters = [c for c in dict.fromkeys("▁" + string.ascii_lowercase + string.ascii_uppercase + string.digits + string.punctuation + "äöüß文字") ]
+    pieces = ["▁" + w for w in WORDS if not w.startswith("#")] + [w.strip("#") for w in WORDS if w.startswith("#")] + ["Über", "▁Bit", "glei"]
+    scored = [(p, -4 - 0.125 * i) for i, p in enumerate(pieces)] + [(c, -9 - 0.0625 * i) for i, c in enumerate(characters)]
+    tok = Tokenizer(models.Unigram([("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)] + scored, unk_id=3))
+    tok.normalizer = normalizers.NFKC()
+    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tok.decoder = decoders.Metaspace()
+    tok.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>"])
+    tok.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     return tok
 
 
@@ -106,6 +120,11 @@ def embedders():
     specs = [("bert_mean", BertModel, BertConfig(**bert), "mean", True), ("bert_cls_old", BertModel, BertConfig(**bert), "cls", False),
              ("roberta_mean", RobertaModel, RobertaConfig(vocab_size=97, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=90,
                                                           max_position_embeddings=150, type_vocab_size=1), "mean", True)]
+    many = unigram()
+    specs.append(("xlm_roberta_mean", XLMRobertaModel, XLMRobertaConfig(vocab_size=many.get_vocab_size(), hidden_size=64, num_hidden_layers=2,
+                                                                        num_attention_heads=2, intermediate_size=90, max_position_embeddings=150,
+                                                                        type_vocab_size=1), "mean", True))
+    with_texts = {"bert_mean": tok, "xlm_roberta_mean": many}
     for seed, (name, cls, config, kind, normalise) in enumerate(specs):
         config.architectures = [cls.__name__]
         config.dtype = "float32"
@@ -119,17 +138,17 @@ def embedders():
                 ids = tokens_of(rng, n, config.vocab_size)
                 rows = net(input_ids=torch.tensor(ids[None].astype(np.int64))).last_hidden_state[0]
                 golden[f"tokens.{n}"], golden[f"pooled.{n}"] = ids, pool(rows, kind, normalise).numpy()
-            if name == "bert_mean":
-                tok.save(str(folder / "tokenizer.json"))
+            if name in with_texts:
+                with_texts[name].save(str(folder / "tokenizer.json"))
                 texts = []
                 for text in TEXTS:
-                    ids = tok.encode(text).ids
+                    ids = with_texts[name].encode(text).ids
                     if len(ids) > 100:
                         ids = ids[:99] + ids[-1:]
                     rows = net(input_ids=torch.tensor([ids])).last_hidden_state[0]
                     texts.append({"text": text, "ids": ids, "embedding": [float(x) for x in pool(rows, kind, normalise)]})
                 write_json(folder / "texts.json", texts, indent=None)
-        more = {"sentence_bert_config": {"max_seq_length": 100, "do_lower_case": False}} if name == "bert_mean" else {}
+        more = {"sentence_bert_config": {"max_seq_length": 100, "do_lower_case": False}} if name in with_texts else {}
         write_modules(folder, kind, normalise, **more)
         old = lambda k: "bert." + k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
         tensors = state(net, old if name.endswith("_old") else lambda k: k)
@@ -144,8 +163,11 @@ def scorers():
                         max_position_embeddings=160, num_labels=1)
     roberta = RobertaConfig(vocab_size=97, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=90, max_position_embeddings=150,
                             type_vocab_size=1, num_labels=1)
+    xlm = XLMRobertaConfig(vocab_size=97, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=90, max_position_embeddings=150,
+                           type_vocab_size=1, num_labels=1)
     for seed, (name, cls, config) in enumerate((("bert_scores", BertForSequenceClassification, config),
-                                                ("roberta_scores", RobertaForSequenceClassification, roberta))):
+                                                ("roberta_scores", RobertaForSequenceClassification, roberta),
+                                                ("xlm_roberta_scores", XLMRobertaForSequenceClassification, xlm))):
         config.architectures = [cls.__name__]
         config.dtype = "float32"
         config._attn_implementation = "eager"

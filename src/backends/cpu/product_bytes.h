@@ -1,4 +1,4 @@
-// product_bytes: the workspace of products with a weight in panel64, which all entries of such products reserve alike.
+// The workspace of products with a weight in panel64, which all entries of such products reserve alike.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,16 @@
 
 namespace reprise::cpu {
 
+// Of all threads: what each needs, with tile registers at least as much as rows of so many bytes take there.
+inline size_t team_bytes(int threads, size_t each, bool tiles, int64_t rows, int64_t row_bytes) {
+  return static_cast<size_t>(threads) * (tiles ? std::max(each, unit_thread_bytes(rows, row_bytes)) : each);
+}
+
 // Of rows of 16-bit numbers, those of fp32 need less; kTiles: of a set with tile registers, whose fp16 goes without.
 template <bool kTiles, class A>
 size_t product_bytes(const A& a, const LiveSizes& bound, int threads) {
   const int64_t rows = a.shape.rows.value(bound), k = a.shape.depth;
-  const size_t words = linear_thread_bytes(rows, k);
-  return static_cast<size_t>(threads) * (kTiles ? std::max(words, unit_thread_bytes(rows, 2 * k)) : words);
+  return team_bytes(threads, linear_thread_bytes(rows, k), kTiles, rows, 2 * k);
 }
 
 }  // namespace reprise::cpu

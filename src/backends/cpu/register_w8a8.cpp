@@ -1,7 +1,7 @@
 // Entries of the int8 linears and of the ops fused with them.
 #include "backends/cpu/kernels/argmax_shape.h"
-#include "backends/cpu/kernels/unit_shape.h"
 #include "backends/cpu/kernels/w8a8_shape.h"
+#include "backends/cpu/product_bytes.h"
 #include "backends/cpu/register.h"
 #include "ops/args/products.h"
 
@@ -21,21 +21,21 @@ Rows rows_of(Isa isa) {
 }
 
 template <class A, Rows kRows>
-size_t product_bytes(const A& a, const LiveSizes& bound, int threads) {
+size_t int8_bytes(const A& a, const LiveSizes& bound, int threads) {
   const int64_t rows = a.shape.rows.value(bound), k = a.shape.depth;
   // The emulation of tiles takes two words for few rows.
   const size_t words = w8a8_thread_bytes(rows, k, kRows == Rows::Words1 ? 1 : 2);
-  return static_cast<size_t>(threads) * (kRows == Rows::Tiles ? std::max(words, unit_thread_bytes(rows, k)) : words);
+  return team_bytes(threads, words, kRows == Rows::Tiles, rows, k);
 }
 template <Rows kRows>
 size_t head_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int threads) {
-  return product_bytes<LmHeadW8a8Args, kRows>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
+  return int8_bytes<LmHeadW8a8Args, kRows>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
 }
 
 template <Rows kRows>
 void add_all(Entries& entries, const KernelTable& k) {
   const auto product = [&]<class A>(std::string_view op, const PerType& kernels, const A&) {
-    entries.add(op, kernels, {.scratch = scratch(product_bytes<A, kRows>), .layouts = {"panel64"}});
+    entries.add(op, kernels, {.scratch = scratch(int8_bytes<A, kRows>), .layouts = {"panel64"}});
   };
   product("linear_w8a8_static", k.linear_w8a8_static, LinearW8a8StaticArgs{});
   product("linear_w8a8_dynamic", k.linear_w8a8_dynamic, LinearW8a8DynamicArgs{});
