@@ -63,14 +63,14 @@ KEYS = {
 MODES = {"CPU": ["M", "S", "P", "U", "Z"], "Ascend": ["M", "K"], "CUDA": ["N"]}
 # By feature: a word for it, its tests, and the reason where a family has none of them.
 FEATURES = {
-    "prompts in parts": ("parts", ["B", "S", "V"], 10),
+    "prompt parts": ("parts", ["B", "S", "V"], 10),
     "prefix cache": ("prefix", ["PH", "KS", "IP", "RS"], 10),
     "speculation": ("drafts", ["VS", "SB", "HD", "RS"], 10),
     "LoRA": ("lora", ["LG", "LB"], 10),
-    "grammar, tools": ("grammar", ["JS", "HT"], 10),
+    "grammar": ("grammar", ["JS", "HT"], 10),
     "images": ("images", ["V", "Y"], 11),
-    "several ranks": ("ranks", ["RK", "VR", "AR", "CR"], 10),
-    "int8 KV cache": ("int8-kv", ["I8", "IM"], 10),
+    "ranks": ("ranks", ["RK", "VR", "AR", "CR"], 10),
+    "int8 KV": ("int8-kv", ["I8", "IM"], 10),
     "vectors": ("vectors", ["E"], 13),
 }
 REASONS = {
@@ -223,9 +223,9 @@ def feature_cell(feature, names, kinds, tested, known):
         return ", ".join(has)
     if kinds == {"encoder"} and feature not in ("images", "vectors"):
         return "no 12"
-    if feature == "several ranks" and any(known["lacking"].get(n) == "state_space" for n in names):
+    if feature == "ranks" and any(known["lacking"].get(n) == "state_space" for n in names):
         return "no 14"
-    if feature == "int8 KV cache" and any(n.startswith("deepseek") for n in names):
+    if feature == "int8 KV" and any(n.startswith("deepseek") for n in names):
         return "no 15"
     return f"no {reason}"
 

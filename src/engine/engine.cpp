@@ -64,6 +64,19 @@ std::set<std::string_view> state_ops_without_kernels(const Graph& graph, const P
   return names;
 }
 
+// Where what an engine measured is kept for the next start with the same model, numbers and device.
+std::string name_of_learned(const EngineOptions& o, const models::ModelConfig& config, const models::ModelSpec& model,
+                            Device& device) {
+  const DeviceInfo& info = device.info();
+  const std::string streams = o.graph.choose_streams         ? "-streams-auto"
+                              : o.graph.pipeline.streams > 1 ? fmt::format("-streams{}", o.graph.pipeline.streams)
+                                                             : "";
+  return fmt::format("{}/{}{}-{}x{}-{}-{}-{}-{}{}{}.json", o.graph.learned_dir, config.fields.architecture,
+                     model.source_width ? "-head" : "", config.fields.num_hidden_layers, config.fields.hidden_size,
+                     dtype_name(*o.dtype), device_kind_name(info.kind), info.isa, info.threads,
+                     device.clock_us() ? "-modelled" : "", streams);
+}
+
 }  // namespace
 
 Status Engine::check_options() const {
@@ -527,15 +540,7 @@ Status Engine::open() {
   trace.max_tokens = options_.chunked_prefill_size;
   step_ = models::step_of(*model_, config_, trace);
   if (!options_.graph.learned_dir.empty()) {
-    const DeviceInfo& info = platform_.device->info();
-    learned_file_ =
-        fmt::format("{}/{}{}-{}x{}-{}-{}-{}-{}{}{}.json", options_.graph.learned_dir, config_.fields.architecture,
-                    model_->source_width ? "-head" : "", config_.fields.num_hidden_layers, config_.fields.hidden_size,
-                    dtype_name(*options_.dtype), device_kind_name(info.kind), info.isa, info.threads,
-                    platform_.device->clock_us() ? "-modelled" : "",
-                    options_.graph.choose_streams         ? "-streams-auto"
-                    : options_.graph.pipeline.streams > 1 ? fmt::format("-streams{}", options_.graph.pipeline.streams)
-                                                          : "");
+    learned_file_ = name_of_learned(options_, config_, *model_, *platform_.device);
     learn_sizes_from(learned_file_);
   }
   graph_text_ = builder.graph_text();

@@ -23,9 +23,9 @@ Status Engine::check_expert_ranks() const {
     if (size % n == 0) allowed.push_back(n);
   if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
   const std::string& name = config_.fields.architecture;
-  const std::string why =
-      experts == 0 ? fmt::format("{} has no experts", name)
-                   : fmt::format("{} has {} experts, and the world {} rank{}", name, experts, size, size == 1 ? "" : "s");
+  const std::string why = experts == 0 ? fmt::format("{} has no experts", name)
+                                       : fmt::format("{} has {} experts, and the world {} rank{}", name, experts, size,
+                                                     size == 1 ? "" : "s");
   return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
 }
 

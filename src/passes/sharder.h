@@ -216,9 +216,9 @@ class Sharder {
   bool staged_part_ = false;  // marks: what differs over parts is staged
   std::unordered_map<const Value*, Placed> at_;
   std::unordered_map<const Node*, HeadGroups> groups_;
-  const Node* drawing_ = nullptr;            // the call that draws tokens, where ranks do so without whole logits ...
-  int64_t vocabulary_ = 0;                   // ... from so many; 0: it is not there
-  Value* merged_ = nullptr;                  // its tokens, as far as they are known without whole logits
+  const Node* drawing_ = nullptr;  // the call that draws tokens, where ranks do so without whole logits ...
+  int64_t vocabulary_ = 0;         // ... from so many; 0: it is not there
+  Value* merged_ = nullptr;        // its tokens, as far as they are known without whole logits
   std::unordered_map<const Node*, StateCut> states_;
   std::unordered_map<const Node*, std::vector<Cut>> products_;             // whose columns are pieces
   std::unordered_map<const Value*, std::pair<int, int64_t>> state_sizes_;  // of an input: which size is how large here

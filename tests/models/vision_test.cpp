@@ -23,7 +23,7 @@ struct Modes {
   DType dtype = DType::F32;
   int64_t chunk = 128;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
-  bool live_sizes = true;  // false: graphs freeze sizes
+  bool live_sizes = true;                           // false: graphs freeze sizes
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
 };
 

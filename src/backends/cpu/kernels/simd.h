@@ -47,10 +47,10 @@ struct TwoRegisters {
   }
   Lane& operator[](int64_t i) { return reinterpret_cast<Lane*>(this)[i]; }
 
-#define REPRISE_OPERATOR(op)                                                                                       \
-  friend TwoRegisters operator op(TwoRegisters a, TwoRegisters b) { return {a.low op b.low, a.high op b.high}; }   \
-  friend TwoRegisters operator op(TwoRegisters a, Lane b) { return {a.low op b, a.high op b}; }                    \
-  TwoRegisters& operator op##=(TwoRegisters b) { return *this = *this op b; }                                      \
+#define REPRISE_OPERATOR(op)                                                                                     \
+  friend TwoRegisters operator op(TwoRegisters a, TwoRegisters b) { return {a.low op b.low, a.high op b.high}; } \
+  friend TwoRegisters operator op(TwoRegisters a, Lane b) { return {a.low op b, a.high op b}; }                  \
+  TwoRegisters& operator op##=(TwoRegisters b) { return *this = *this op b; }                                    \
   TwoRegisters& operator op##=(Lane b) { return *this = *this op b; }
   REPRISE_OPERATOR(+)
   REPRISE_OPERATOR(-)

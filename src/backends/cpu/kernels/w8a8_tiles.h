@@ -205,9 +205,7 @@ inline I32x16 load_i32_n(const int32_t* p, int n) {
   return load_i32(part);
 }
 // An int32 addition wraps.
-inline I32x16 wrapping_add(I32x16 a, I32x16 b) {
-  return bits_as<I32x16>(bits_as<U32x16>(a) + bits_as<U32x16>(b));
-}
+inline I32x16 wrapping_add(I32x16 a, I32x16 b) { return bits_as<I32x16>(bits_as<U32x16>(a) + bits_as<U32x16>(b)); }
 
 // Columns [first, last) of one panel times a block of prepared rows: finish(sums, first row, rows) gets those of one
 // tile after the other, kPanelColumns apart.
