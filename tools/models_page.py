@@ -63,14 +63,14 @@ KEYS = {
 MODES = {"CPU": ["M", "S", "P", "U", "Z"], "Ascend": ["M", "K"], "CUDA": ["N"]}
 # By feature: a word for it, its tests, and the reason where a family has none of them.
 FEATURES = {
-    "prompt parts": ("parts", ["B", "S", "V"], 10),
+    "prompts in parts": ("parts", ["B", "S", "V"], 10),
     "prefix cache": ("prefix", ["PH", "KS", "IP", "RS"], 10),
     "speculation": ("drafts", ["VS", "SB", "HD", "RS"], 10),
     "LoRA": ("lora", ["LG", "LB"], 10),
-    "grammar": ("grammar", ["JS", "HT"], 10),
+    "grammar, tools": ("grammar", ["JS", "HT"], 10),
     "images": ("images", ["V", "Y"], 11),
-    "ranks": ("ranks", ["RK", "VR", "AR", "CR"], 10),
-    "int8 KV": ("int8-kv", ["I8", "IM"], 10),
+    "several ranks": ("ranks", ["RK", "VR", "AR", "CR"], 10),
+    "int8 KV cache": ("int8-kv", ["I8", "IM"], 10),
     "vectors": ("vectors", ["E"], 13),
 }
 REASONS = {
@@ -223,9 +223,9 @@ def feature_cell(feature, names, kinds, tested, known):
         return ", ".join(has)
     if kinds == {"encoder"} and feature not in ("images", "vectors"):
         return "no 12"
-    if feature == "ranks" and any(known["lacking"].get(n) == "state_space" for n in names):
+    if feature == "several ranks" and any(known["lacking"].get(n) == "state_space" for n in names):
         return "no 14"
-    if feature == "int8 KV" and any(n.startswith("deepseek") for n in names):
+    if feature == "int8 KV cache" and any(n.startswith("deepseek") for n in names):
         return "no 15"
     return f"no {reason}"
 
@@ -341,7 +341,8 @@ def page(root):
               "Each test here runs its checkpoint eagerly, in pieces and in whole graphs, and compares the bits; on Ascend's simulator and CUDA's executor where there is no device.", ""]
     lines += table(["eager, piecewise, whole", *MODES], modes)
     features = [[f"`{a}`", *c.features(a, t, w)] for a, t, w, _ in listed]
-    lines += ["", "## Features", "", "Of a family, whichever of its checkpoints has the test.", ""] + table(["architecture", *FEATURES], features)
+    lines += ["", "## Features", "", "Of a family, whichever of its checkpoints has the test: " + ", ".join(f if f == w else f"{f} ({w})" for f, (w, *_) in FEATURES.items()) + ".", ""]
+    lines += table(["architecture", *(w for w, *_ in FEATURES.values())], features)
     used = " ".join(cell for r in rows + modes + features for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if re.search(rf"no {n}\b", used)]
     if known["lacking"]:

@@ -518,12 +518,6 @@ Status Engine::open() {
   trace.most_drafts = options_.most_drafts = verifies && models::step_of(*model_, config_, trace).has_states()
                                                  ? std::min(options_.most_drafts, models::TraceOptions::kMostDrafts)
                                                  : 0;
-  if (options_.sequence_parts > 1 && models::step_of(*model_, config_, trace).has_states())
-    return error(
-        Code::Unsupported,
-        "`enable_dp_attention`: {} keeps a state for each sequence, and states are not shared out over parts of "
-        "the ranks; leave it out",
-        config_.fields.architecture);
   RETURN_IF_ERROR(choose_rows(trace));
   nn::register_fused_ops(*platform_.ops);
   choose_streams();

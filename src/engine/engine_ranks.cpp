@@ -42,6 +42,11 @@ Status Engine::check_sequence_ranks() const {
   if (options_.graph.pipeline.expand_latents)
     return invalid(
         "`mla_prefill` expanded with `enable_dp_attention`: prompts attend to latents; leave one of them out");
+  if (models::step_of(*model_, config_, {}).has_states())
+    return error(Code::Unsupported,
+                 "`enable_dp_attention`: {} keeps a state for each sequence, and states are not shared out over parts "
+                 "of the ranks; leave it out",
+                 f.architecture);
   const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
   std::vector<int64_t> allowed;
   for (const int64_t n : allowed_ranks(heads, groups, size))

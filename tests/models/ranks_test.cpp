@@ -368,7 +368,7 @@ TEST(RanksTest, StatesGiveTheSameBitsInEveryGraphMode) {
     auto alone = testing_support::open_engine(path, setup);
     ASSERT_TRUE(alone.is_ok()) << alone.status().message();
     const Answers one = answers_of(**alone);
-    for (const auto policy : {engine::GraphPolicy::Off, engine::GraphPolicy::Required})
+    for (const auto policy : {engine::GraphPolicy::Off, engine::GraphPolicy::Auto})
       for (const GraphMode prefill : {GraphMode::Piecewise, GraphMode::Whole}) {
         setup.policy = policy;
         setup.prefill = prefill;
