@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,18 @@
 namespace reprise::checkpoint {
 namespace {
 
+// A number of heads. Where layers keep a state the file lists one for each layer, and theirs are 0.
+Result<std::optional<int64_t>> heads_of(const GgufFile& file, const std::string& key) {
+  const GgufValue* v = file.find_value(key);
+  if (!v || v->type != GgufValueType::Array || !GgufValue::is_integer_type(v->element)) return file.integer(key);
+  std::optional<int64_t> most;
+  for (uint64_t i = 0; i < v->count; ++i) {
+    ASSIGN_OR_RETURN(const int64_t layer, v->as_int(i));
+    most = std::max(most.value_or(layer), layer);
+  }
+  return most;
+}
+
 // What GGUF names mean depends on these three; files of an unknown architecture keep their own names.
 Result<GgufModelShape> gguf_model_shape(const GgufFile& file) {
   GgufModelShape shape;
@@ -21,10 +34,10 @@ Result<GgufModelShape> gguf_model_shape(const GgufFile& file) {
   shape.architecture = *architecture;
   if (!interleaves_heads(shape.architecture)) return shape;
   const std::string key = shape.architecture + ".attention.head_count";
-  ASSIGN_OR_RETURN(const auto heads, file.integer(key));
+  ASSIGN_OR_RETURN(const auto heads, heads_of(file, key));
   if (!heads || *heads <= 0 || *heads > 65536)
     return invalid("{}: metadata \"{}\" is missing or out of range; allowed: 1 to 65536", file.source(), key);
-  ASSIGN_OR_RETURN(const auto kv_heads, file.integer(key + "_kv"));
+  ASSIGN_OR_RETURN(const auto kv_heads, heads_of(file, key + "_kv"));
   if (kv_heads && (*kv_heads <= 0 || *kv_heads > *heads))
     return invalid("{}: metadata \"{}_kv\" is {}; allowed: 1 to {}", file.source(), key, *kv_heads, *heads);
   shape.heads = *heads;

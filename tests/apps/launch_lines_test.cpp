@@ -171,7 +171,7 @@ TEST(LaunchLines, EachHarmlessFlagIsANotice) {
       {"--log-requests", "--log-requests: --access-log"},
       {"--enable-metrics", "--enable-metrics: /metrics is always there"},
       {"--trust-remote-code", "no code from a model is ever run"},
-      {"--moe-a2a-backend auto", "--moe-a2a-backend auto: ranks exchange all rows of their experts; effective: none"},
+      {"--moe-a2a-backend auto", "auto: ranks exchange the results of all rows of their experts; effective: none"},
       {"--enable-priority-scheduling", "preempts running ones beyond a difference of 10"},
       {"--priority-scheduling-preemption-threshold 5", "no effect without --enable-priority-scheduling"},
       {"--schedule-policy lpm --disable-radix-cache", "effective: fcfs"},

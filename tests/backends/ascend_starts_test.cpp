@@ -30,7 +30,7 @@ class AscendStarts : public AscendEntryTest {
     Thunk thunk;
     thunk.part = (*entry)->part;
     std::vector<Buffer> buffers;
-    const std::vector<uint8_t> zeros(size_t{1} << 20);
+    const std::vector<uint8_t> zeros(size_t{32} << 20);
     const auto place = [&] {
       buffers.push_back(on_device(zeros.data(), zeros.size()));
       return buffers.back().data();

@@ -88,6 +88,8 @@ TEST_P(AscendVision, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
   const auto want = golden.get<float>("logits");
   for (const DType dtype : {DType::BF16, DType::F16}) {
     SCOPED_TRACE(dtype_name(dtype));
+    // The tower's roundings come before the text model's, which alone are allowed 2e-2 in bf16.
+    const float bound = dtype == DType::BF16 ? 3e-2f : 5e-3f;
     auto e = open(GetParam(), {.dtype = dtype});
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     const auto vocab = static_cast<size_t>((*e)->vocab_size());
@@ -101,7 +103,7 @@ TEST_P(AscendVision, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
       for (size_t i = 0; i < got.size() / vocab; ++i) {
         position = std::min(size, position + chunks[std::min(i, chunks.size() - 1)]);
         for (size_t v = 0; v < vocab; ++v)
-          ASSERT_NEAR(got[i * vocab + v], want[static_cast<size_t>(position - 1) * vocab + v], 2e-2 * largest)
+          ASSERT_NEAR(got[i * vocab + v], want[static_cast<size_t>(position - 1) * vocab + v], bound * largest)
               << "position " << position << ", chunks of " << chunks.front();
       }
     }
@@ -162,7 +164,7 @@ TEST(AscendVisionSizes, ImagesAboveTheLargestCaptureRunEagerlyUnlessGraphsAreReq
 TEST(AscendVisionTypes, TheTypeOfTheFilesGivesWay) {
   auto e = open("qwen3_vl", {.dtype = DType::F32});
   ASSERT_FALSE(e.is_ok());
-  EXPECT_NE(e.status().message().find("f16 and bf16"), std::string::npos) << e.status().message();
+  EXPECT_NE(e.status().message().find("allowed: auto, bfloat16, float16"), std::string::npos) << e.status().message();
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(BadModels, WrongShapesNameTheTensorAndBothShapes) {
 
 TEST(BadModels, UnknownArchitecturesListTheKnownOnes) {
   expect_parts(open_with(testing_support::tiny_model_path("llama_bias"), {"architectures=[\"FooForCausalLM\"]"}),
-               {"FooForCausalLM", "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"});
+               {"FooForCausalLM", "LlamaForCausalLM, InternLM3ForCausalLM, MistralForCausalLM"});
 }
 
 TEST(BadModels, NanWeightsNameTheTensor) {

@@ -53,6 +53,7 @@ def unigram():
     """As XLM-RoBERTa has it: pieces of many scripts with scores; what is no piece is unknown."""
     characters = [c for c in dict.fromkeys("▁" + string.ascii_lowercase + string.ascii_uppercase + string.digits + string.punctuation + "äöüß文字") ]
     pieces = ["▁" + w for w in WORDS if not w.startswith("#")] + [w.strip("#") for w in WORDS if w.startswith("#")] + ["Über", "▁Bit", "glei"]
+    pieces = ["ђ" if p in characters else p for p in pieces]  # no token twice, and the same numbers
     scored = [(p, -4 - 0.125 * i) for i, p in enumerate(pieces)] + [(c, -9 - 0.0625 * i) for i, c in enumerate(characters)]
     tok = Tokenizer(models.Unigram([("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)] + scored, unk_id=3))
     tok.normalizer = normalizers.NFKC()

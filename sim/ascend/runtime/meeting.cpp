@@ -53,6 +53,7 @@ struct Meeting::Block {
     Entry entry[2];
   };
   std::atomic<int32_t> size;
+  std::atomic<uint32_t> shut;  // its descriptor is closed, and the number may be that of another meeting
   int32_t process, descriptor;
   Line line[kMaxRanks];
   alignas(4096) uint8_t slot[2][kMaxRanks][kSlot];
@@ -123,7 +124,8 @@ bool Meeting::complete() const {
 }
 
 void Meeting::close_door() {
-  if (block_->process != ::getpid()) return;
+  // Ranks may be threads of the root's process, and each comes here.
+  if (block_->process != ::getpid() || block_->shut.exchange(1) != 0) return;
   std::lock_guard lock(doors_mutex);
   if (doors().erase(block_->descriptor) != 0) ::close(block_->descriptor);
 }
