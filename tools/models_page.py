@@ -53,6 +53,7 @@ KEYS = {
     "JS": "clients/openai_test StructuredOutput.test_json_schema",
     "HT": "clients/openai_families_test Harmony.test_answers_are_what_openai_harmony_reads_whole_and_streamed",
     "RK": "models/ranks_test RanksTest.AnyNumberOfRanksGivesTheSameBits",
+    "KR": "sched/kept_states_test KeptStates.OverRanksStatesAreGoneOnFromAsOnOne",
     "VR": "models/vision_test VisionTest.SeveralRanksGiveTheBitsOfOne",
     "AR": "models/ascend_ranks_test AscendRanks.GiveTheBitsOfOneCard",
     "CR": "simt/ranks_test CudaRanks.GiveTheBitsOfOne",
@@ -69,7 +70,7 @@ FEATURES = {
     "LoRA": ("lora", ["LG", "LB"], 10),
     "grammar, tools": ("grammar", ["JS", "HT"], 10),
     "images": ("images", ["V", "Y"], 11),
-    "several ranks": ("ranks", ["RK", "VR", "AR", "CR"], 10),
+    "several ranks": ("ranks", ["RK", "KR", "VR", "AR", "CR"], 10),
     "int8 KV cache": ("int8-kv", ["I8", "IM"], 10),
     "vectors": ("vectors", ["E"], 13),
 }
@@ -86,7 +87,6 @@ REASONS = {
     11: "the family reads no images",
     12: "the model gives vectors or scores, and generates nothing",
     13: "tokens are what the family is tested for; decoders that give vectors are tested with Qwen3",
-    14: "refused at start: the states of Mamba-2 are not cut over ranks",
     15: "latents are not kept in int8, and the flag is refused by its name (tested by I8)",
     16: "of the graph modes the usual one alone is tested on the device (by G); other checkpoints have all three",
     17: "on the executor one model without states and one with them have all modes; on a GPU every decoder has (N)",
@@ -223,8 +223,6 @@ def feature_cell(feature, names, kinds, tested, known):
         return ", ".join(has)
     if kinds == {"encoder"} and feature not in ("images", "vectors"):
         return "no 12"
-    if feature == "several ranks" and any(known["lacking"].get(n) == "state_space" for n in names):
-        return "no 14"
     if feature == "int8 KV cache" and any(n.startswith("deepseek") for n in names):
         return "no 15"
     return f"no {reason}"
