@@ -31,6 +31,7 @@ struct TextTest : testing::Test {
               {"num_experts_per_tok", 2}};
     const auto* family = models::families(true).find(architecture);
     if (family && family->sizes.rotated < 0.5) j["partial_rotary_factor"] = 0.5;  // an even part of these heads
+    if (architecture == "GraniteMoeHybridForCausalLM") j.update({{"mamba_n_heads", 6}, {"mamba_d_head", 16}});
     if (architecture == "NemotronHForCausalLM") j["hybrid_override_pattern"] = "M*";
     if (architecture == "Ministral3ForCausalLM")
       j["rope_parameters"] = {{"llama_4_scaling_beta", 0.1}, {"original_max_position_embeddings", 128}};

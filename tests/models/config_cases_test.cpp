@@ -84,7 +84,7 @@ Status check(std::string_view architecture, const std::string& key, const Json& 
     config.update({{"vision_config", Json::object()}, {"head_dim", 128}});  // of the usual sections of positions
   if (architecture == "NemotronHForCausalLM") config["hybrid_override_pattern"] = "M*-";
   if (architecture == "Ministral3ForCausalLM")
-    config["rope_parameters"] = {{"llama_4_scaling_beta", 0.1}, {"original_max_position_embeddings", 128}};
+    config["rope_parameters"] = {{"llama_4_scaling_beta", 0.1}, {"original_max_position_embeddings", 16384}};
   config[key] = value;
   auto fields = checkpoint::parse_model_config(config, "config.json", {}, models::families(true));
   if (!fields.is_ok()) return fields.status();
