@@ -18,7 +18,6 @@ Status Engine::check_expert_ranks() const {
   if (ep == 1) return Status::ok();
   const int size = options_.member ? options_.member->world().size : 1;
   std::vector<int64_t> allowed{1};
-  const DeviceKind kind = platform_.device->info().kind;
   for (int64_t n = 2; n <= std::min<int64_t>(size, experts); ++n)
     if (size % n == 0) allowed.push_back(n);
   if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
