@@ -156,7 +156,7 @@ def new_backend(change, name):
     change.edit(device, r'^  if \(name == "null"\)', rf'  if (name == "{name}") return DeviceKind::{kind};\n\g<0>')
     everyone = "src/backends/all.cpp"
     change.edit(everyone, r'^#include "backends/null/null_device.h"\n', rf'#include "backends/{name}/{name}_device.h"\n\g<0>')
-    case = re.search(r"^    case DeviceKind::Null:.*?^      return p;\n", change.read(everyone), flags=re.M | re.S)
+    case = re.search(r"^    case DeviceKind::Null: \{\n.*?^    \}\n", change.read(everyone), flags=re.M | re.S)
     if not case:
         raise Refused(f"{everyone}: no case of DeviceKind::Null to copy; wire it by hand")
     mine = renamed(case.group(0), pairs + [(r"\bnull::", f"{name}::")])
