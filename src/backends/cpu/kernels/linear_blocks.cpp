@@ -78,7 +78,7 @@ void numbers_of_row(const uint8_t* panel, int64_t k, int column, float* out) {
   const int first = column / kLanes * kLanes;
   BlockWalk<P> at(panel, k / P::kBlockK);
   for (int64_t i = 0; i < kUnitK; i += P::kBlockK, at.step())
-    widen_block<P>(at, first, kLanes, strip + i * kStripColumns);
+    widen_block<P, EachNumber<P>>(at, first, kLanes, strip + i * kStripColumns);
   for (int64_t i = 0; i < kUnitK; ++i) out[i] = strip[i * kStripColumns + column - first];
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <utility>
 
 #include "backends/cpu/kernels/linear_tiles.h"
 #include "base/block_format.h"
@@ -143,6 +144,71 @@ inline Reg reg_fp4(const uint8_t* words) {
 }
 #endif
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// Bytes of each word as `choice` has them for one word, from the lowest one on; 128 and more is a zero.
+template <uint32_t kChoice>
+inline Words chosen_bytes(Words from) {
+  constexpr auto of_word = [](uint32_t word) { return static_cast<int>(kChoice + 4 * word * 0x01010101u); };
+  const __m128i choice = _mm_setr_epi32(of_word(0), of_word(1), of_word(2), of_word(3));
+  return reinterpret_cast<Words>(
+      _mm256_shuffle_epi8(reinterpret_cast<__m256i>(from), _mm256_broadcastsi128_si256(choice)));
+}
+// The numbers of a group as bytes: what is done to a word is done to four numbers at once, and one instruction brings
+// a number to where it is converted.
+struct BytePlanes {
+  Words even, odd;  // numbers 0, 2, 4, 6 and 1, 3, 5, 7
+  template <int kPart, int kMinus>
+  Reg number() const {
+    constexpr uint32_t kByte = kPart / 2;
+    const Words plane = kPart % 2 == 0 ? even : odd;
+    Words one;
+    if constexpr (kByte == 0)
+      one = plane & 255u;
+    else if constexpr (kByte == 3)
+      one = plane >> 24;
+    else
+      one = chosen_bytes<0x80808000u + kByte>(plane);
+    one -= static_cast<uint32_t>(kMinus);
+    return reinterpret_cast<Reg>(__builtin_convertvector(reinterpret_cast<SignedWords>(one), Floats));
+  }
+};
+inline BytePlanes nibble_planes(const uint8_t* words) {
+  const Words w = words_at(words);
+  return {w & 0x0f0f0f0fu, w >> 4 & 0x0f0f0f0fu};
+}
+// 16 where a byte has all bits of the mask's byte.
+inline Words sixteen_where(Words bytes, uint32_t mask) {
+  const __m256i m = _mm256_set1_epi32(static_cast<int>(mask));
+  const __m256i found = _mm256_cmpeq_epi8(_mm256_and_si256(reinterpret_cast<__m256i>(bytes), m), m);
+  return reinterpret_cast<Words>(found) & 0x10101010u;
+}
+// Nibbles with kBits above each: a word of `upper` has those of a column, the first number's lowest.
+template <int kBits>
+inline BytePlanes planes_with_bits(const uint8_t* words, Words upper) {
+  BytePlanes p = nibble_planes(words);
+  if constexpr (kBits == 1) {
+    const Words bits = chosen_bytes<0x00000000u>(upper);
+    p.even |= sixteen_where(bits, 0x40100401u);
+    p.odd |= sixteen_where(bits, 0x80200802u);
+  } else {
+    const Words bits = chosen_bytes<0x01010000u>(upper);
+    p.even |= (bits << 4 & 0x00300030u) | (bits & 0x30003000u);
+    p.odd |= (bits << 2 & 0x00300030u) | (bits >> 2 & 0x30003000u);
+  }
+  return p;
+}
+// Numbers of 4 bits (E2M1) as bytes: twice the number, plus 12.
+inline BytePlanes fp4_planes(const uint8_t* words) {
+  const BytePlanes p = nibble_planes(words);
+  const __m256i table =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  const auto looked_up = [&](Words w) {
+    return reinterpret_cast<Words>(_mm256_shuffle_epi8(table, reinterpret_cast<__m256i>(w)));
+  };
+  return {looked_up(p.even), looked_up(p.odd)};
+}
+#endif
+
 #if defined(__AVX512BF16__)
 // Numbers as bf16 by a table, the upper part of it behind the lower one. A permutation looks at the low 5 bits of a
 // lane of 16, of two tables at the low 6: where numbers have fewer, the table repeats itself and nothing need be
@@ -178,6 +244,7 @@ inline __m512i pair_index(const uint8_t* words, __m512i upper) {
 // A format says how many k a block has and how many blocks follow a head that they share; the bytes of each; number
 // kPart of a group, and whether its bits lie in two places; and the factor and the minimum of a block. pair<kPair>()
 // has the numbers kPair and kPair + 4 of a group as bf16, the first in the low half of a lane: what vdpbf16ps takes.
+// Planes are what the numbers of a group have in common, where that saves instructions.
 template <int64_t kColumnBytes, int64_t kFactors>
 struct HalfFactors {
   static constexpr int64_t kBlockK = 32, kBlocks = 1, kHeadBytes = 0;
@@ -231,6 +298,14 @@ struct PackedMxfp4 {
   static Reg number(const uint8_t* group, int column) {
     return reg_fp4<kPart>(group + 4 * column);
   }
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  using Planes = BytePlanes;
+  static BytePlanes planes(const uint8_t* group, int column) { return fp4_planes(group + 4 * column); }
+  template <int kPart>
+  static Reg number(const BytePlanes& p) {
+    return reg_fma(p.number<kPart, 0>(), reg_splat(0.5f), reg_splat(-6.0f));
+  }
+#endif
 #if defined(__AVX512BF16__)
   template <int kPair>
   static __m512i pair(const uint8_t* group, int column) {
@@ -276,6 +351,16 @@ struct PackedMoreBits {
     return reg_field<0, 8, 1, kMinus>((low >> (4 * kPart) & 15u) | (above & kMask));
 #endif
   }
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  using Planes = BytePlanes;
+  static BytePlanes planes(const uint8_t* group, int column) {
+    return planes_with_bits<kBits>(group + 4 * column, widened<kBits>(upper(group, column)));
+  }
+  template <int kPart>
+  static Reg number(const BytePlanes& p) {
+    return p.number<kPart, kMinus>();
+  }
+#endif
 #if defined(__AVX512BF16__)
   template <int kPair>
   static __m512i pair(const uint8_t* group, int column) {
@@ -295,6 +380,52 @@ struct PackedQ5_0 : HalfFactors<22, 1>, PackedMoreBits<1, 16> {};
 struct PackedQ5_1 : HalfFactors<24, 2>, PackedMoreBits<1, 0> {};
 struct PackedQ5K : IntegerFactors<32, 20, 2>, PackedMoreBits<1, 0> {};
 struct PackedQ6K : IntegerFactors<16, 12, 1>, PackedMoreBits<2, 32> {};
+
+// The eight numbers of a group in a register of columns: each for itself, or from what they have in common, which loses
+// the sign of a zero (no sum has ever begun with a negative one).
+template <class P>
+struct EachNumber {
+  const uint8_t* group;
+  int column;
+  EachNumber(const uint8_t* of, int from) : group(of), column(from) {}
+  template <int kPart>
+  Reg at() const {
+    return P::template number<kPart>(group, column);
+  }
+};
+template <class P>
+struct NumbersOfPlanes {
+  typename P::Planes planes;
+  NumbersOfPlanes(const uint8_t* group, int column) : planes(P::planes(group, column)) {}
+  template <int kPart>
+  Reg at() const {
+    return P::template number<kPart>(planes);
+  }
+};
+template <class P>
+constexpr bool kHasPlanes = requires {
+  typename P::Planes;
+};
+template <class P, bool kPlanes = kHasPlanes<P>>
+struct NumbersFor {
+  using Type = EachNumber<P>;
+};
+template <class P>
+struct NumbersFor<P, true> {
+  using Type = NumbersOfPlanes<P>;
+};
+template <class P>
+using GroupNumbers = typename NumbersFor<P>::Type;
+
+// Calls body(numbers) with those of NV registers of columns from `column` on.
+template <class P, int NV, class Body>
+inline __attribute__((always_inline)) void with_numbers(const uint8_t* group, int column, const Body& body) {
+  [&]<size_t... kAt>(std::index_sequence<kAt...>) __attribute__((always_inline)) {
+    const GroupNumbers<P> numbers[] = {{group, column + static_cast<int>(kAt) * kLanes}...};
+    body(numbers);
+  }
+  (std::make_index_sequence<NV>());
+}
 
 // The blocks of a panel, one after the other from one of them on.
 template <class P>
@@ -319,10 +450,9 @@ struct BlockWalk {
   static constexpr int64_t bytes(int64_t k) { return k / (P::kBlocks * P::kBlockK) * kAll; }
 };
 
-// Number kPart of a group as the weight that it stands for.
-template <class P, int kPart>
-inline Reg packed_weight(const uint8_t* group, int column, Reg d, Reg m) {
-  const Reg number = P::template number<kPart>(group, column);
+// A number as the weight that it stands for.
+template <class P>
+inline Reg packed_weight(Reg number, Reg d, Reg m) {
   return P::kMinimum ? reg_fma(d, number, m) : reg_mul(d, number);
 }
 
@@ -360,20 +490,20 @@ struct Factors {
   }
 };
 
-template <class P, int kPart = 0>
-inline __attribute__((always_inline)) void widen_group(const uint8_t* group, int column, Reg d, Reg m, float* out) {
-  reg_store(out + kPart * kStripColumns, packed_weight<P, kPart>(group, column, d, m));
-  if constexpr (kPart + 1 < kGroupK) widen_group<P, kPart + 1>(group, column, d, m, out);
+template <class P, int kPart = 0, class Numbers>
+inline __attribute__((always_inline)) void widen_group(const Numbers& numbers, Reg d, Reg m, float* out) {
+  reg_store(out + kPart * kStripColumns, packed_weight<P>(numbers.template at<kPart>(), d, m));
+  if constexpr (kPart + 1 < kGroupK) widen_group<P, kPart + 1>(numbers, d, m, out);
 }
 
 // `width` columns of one block as a strip. Inlined by force: at -O3 GCC 12 takes it for a function without effects
 // (ipa-modref and ipa-pure-const each do so alone) and drops the calls.
-template <class P>
+template <class P, class Numbers = GroupNumbers<P>>
 inline __attribute__((always_inline)) void widen_block(const BlockWalk<P>& at, int column, int width, float* out) {
   for (int j = 0; j < width; j += kLanes) {
     const Factors<P, 1> f(at, column + j);
     for (int64_t g = 0; g < P::kBlockK / kGroupK; ++g)
-      widen_group<P>(at.block + P::kFactorBytes + g * kGroupBytes<P>, column + j, f.d[0], f.m[0],
+      widen_group<P>(Numbers{at.block + P::kFactorBytes + g * kGroupBytes<P>, column + j}, f.d[0], f.m[0],
                      out + g * kGroupK * kStripColumns + j);
   }
 }

@@ -16,7 +16,7 @@ template <class W, class P>
 constexpr int64_t few_sum_rows() {
   if (W::kItems < kUnitK) return P::kBlockK < kUnitK ? 12 : 36;
   if (kRegisters == 32) return 12;
-  return P::kTwoParts ? 6 : 36;
+  return P::kTwoParts || kHasPlanes<P> ? 6 : 36;
 }
 
 // Blocks of a strip at once: 16 KiB of items on AVX-512, which leaves room for x in the first-level cache.

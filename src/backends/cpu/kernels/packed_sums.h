@@ -35,12 +35,12 @@ struct PairFloats {  // the numbers of a pair one after the other, the second on
       }
   }
 
-  template <class P, int kPart, int kItem, int MR, int NV>
+  template <int kPart, int kItem, class Numbers, int MR, int NV>
   static __attribute__((always_inline)) void add_number(Reg (&s)[MR][NV], const RowsOfThree<Item, MR>& x,
-                                                        const uint8_t* group, int column) {
+                                                        const Numbers (&numbers)[NV]) {
     Reg b[NV];
 #pragma GCC unroll 8
-    for (int j = 0; j < NV; ++j) b[j] = P::template number<kPart>(group, column + j * kLanes);
+    for (int j = 0; j < NV; ++j) b[j] = numbers[j].template at<kPart>();
 #pragma GCC unroll 12
     for (int m = 0; m < MR; ++m) {
       const Reg a = reg_splat(x.of(m, kItem));
@@ -48,20 +48,31 @@ struct PairFloats {  // the numbers of a pair one after the other, the second on
       for (int j = 0; j < NV; ++j) s[m][j] = reg_fma(a, b[j], s[m][j]);
     }
   }
-
-  template <class P, int kPair = 0, int MR, int NV>
+  template <int kPair, class Numbers, int MR, int NV>
+  static __attribute__((always_inline)) void add_pairs_from(Reg (&s)[MR][NV], const RowsOfThree<Item, MR>& x,
+                                                            const Numbers (&numbers)[NV]) {
+    add_number<kPair + 4, 2 * kPair>(s, x, numbers);
+    add_number<kPair, 2 * kPair + 1>(s, x, numbers);
+    if constexpr (kPair < 3) add_pairs_from<kPair + 1>(s, x, numbers);
+  }
+  template <class P, int MR, int NV>
   static __attribute__((always_inline)) void add_pairs(Reg (&s)[MR][NV], const RowsOfThree<Item, MR>& x,
                                                        const uint8_t* group, int column) {
-    add_number<P, kPair + 4, 2 * kPair>(s, x, group, column);
-    add_number<P, kPair, 2 * kPair + 1>(s, x, group, column);
-    if constexpr (kPair < 3) add_pairs<P, kPair + 1>(s, x, group, column);
+    with_numbers<P, NV>(
+        group, column, [&](const GroupNumbers<P>(&numbers)[NV]) __attribute__((always_inline)) {
+          add_pairs_from<0>(s, x, numbers);
+        });
   }
 
-  template <class P, int kPair = 0>
+  template <class P>
   static __attribute__((always_inline)) void write_pairs(const uint8_t* group, int column, Item* out) {
-    reg_store(out, P::template number<kPair + 4>(group, column));
-    reg_store(out + kStripColumns, P::template number<kPair>(group, column));
-    if constexpr (kPair < 3) write_pairs<P, kPair + 1>(group, column, out + 2 * kStripColumns);
+    write_pairs_from<0>(GroupNumbers<P>{group, column}, out);
+  }
+  template <int kPair, class Numbers>
+  static __attribute__((always_inline)) void write_pairs_from(const Numbers& numbers, Item* out) {
+    reg_store(out, numbers.template at<kPair + 4>());
+    reg_store(out + kStripColumns, numbers.template at<kPair>());
+    if constexpr (kPair < 3) write_pairs_from<kPair + 1>(numbers, out + 2 * kStripColumns);
   }
   static Items read(const Item* strip) { return reg_load(strip); }
   static Items splat(Item x) { return reg_splat(x); }

@@ -13,18 +13,18 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 template <class P, int MR, int NV, int kPart = 0>
-inline void packed_group(Reg (&acc)[MR][NV], const float* x, int64_t ldx, const uint8_t* group, int column,
-                         const Factors<P, NV>& f) {
+inline __attribute__((always_inline)) void packed_group(Reg (&acc)[MR][NV], const float* x, int64_t ldx,
+                                                        const GroupNumbers<P> (&numbers)[NV], const Factors<P, NV>& f) {
   Reg b[NV];
 #pragma GCC unroll 8
-  for (int j = 0; j < NV; ++j) b[j] = packed_weight<P, kPart>(group, column + j * kLanes, f.d[j], f.m[j]);
+  for (int j = 0; j < NV; ++j) b[j] = packed_weight<P>(numbers[j].template at<kPart>(), f.d[j], f.m[j]);
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m) {
     const Reg a = reg_splat(x[m * ldx + kPart]);
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) acc[m][j] = reg_fma(a, b[j], acc[m][j]);
   }
-  if constexpr (kPart + 1 < kGroupK) packed_group<P, MR, NV, kPart + 1>(acc, x, ldx, group, column, f);
+  if constexpr (kPart + 1 < kGroupK) packed_group<P, MR, NV, kPart + 1>(acc, x, ldx, numbers, f);
 }
 
 // c[m][0, NV * kLanes) = x[m] . w over all blocks.
@@ -40,7 +40,10 @@ void packed_tile(const float* x, int64_t ldx, const uint8_t* panel, int64_t bloc
     const Factors<P, NV> f(at, column);
     each_group<P>(
         at.block, ahead, [&](int64_t g, const uint8_t* group) __attribute__((always_inline)) {
-          packed_group<P, MR, NV>(acc, x + g * kGroupK, ldx, group, column, f);
+          with_numbers<P, NV>(
+              group, column, [&](const GroupNumbers<P>(&numbers)[NV]) __attribute__((always_inline)) {
+                packed_group<P, MR, NV>(acc, x + g * kGroupK, ldx, numbers, f);
+              });
         });
   }
 #pragma GCC unroll 8
