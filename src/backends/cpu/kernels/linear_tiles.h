@@ -19,7 +19,10 @@ namespace {
 
 constexpr int64_t kBlockDepth = 128;  // k of one block: a strip or a panel of 16 KiB, leaving room for x and the sums
 template <class W>                    // rows up to which memory is the limit, and whole panels stream best
-constexpr int kFewRows = (sizeof(typename W::Elem) == 4 ? 4 : 2) * kTileRows;
+constexpr int kFewRows = (kRegisters == 16                ? 1
+                          : sizeof(typename W::Elem) == 4 ? 4
+                                                          : 2) *
+                         kTileRows;
 constexpr int64_t kAheadBytes = 8192;  // how far ahead a single pass over the weights fetches
 
 template <class E>
@@ -120,7 +123,8 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
   const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
   const bool few = rows <= kFewRows<W>;
   const int64_t depth = few && sizeof(typename W::Elem) == 4 ? kBlockDepth / 2 : kBlockDepth;
-  const int64_t blocks = rows <= kTileRows ? 1 : (k + depth - 1) / depth;
+  const bool whole = rows <= kPanelWideRows;  // else a block stays in the first-level cache for all passes
+  const int64_t blocks = whole ? 1 : (k + depth - 1) / depth;
   const int64_t block = (steps + blocks - 1) / blocks;  // about equally long: a short one cannot hide the next's way
   constexpr int kStepBytes = static_cast<int>(kStepElems<W> * static_cast<int64_t>(sizeof(typename W::Elem)));
   const int piece = kStepBytes / kPanelColumns * columns;
@@ -128,7 +132,7 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
     const int64_t n = std::min(block, steps - s);
     const typename W::X* xs = x + s * W::kParts;
     const typename W::Elem* w = panel + s * kStepElems<W> + first * W::kDepth;
-    const char* next = reinterpret_cast<const char*>(w) + (rows <= kTileRows ? kAheadBytes : n * kStepBytes);
+    const char* next = reinterpret_cast<const char*>(w) + (whole ? kAheadBytes : n * kStepBytes);
     if (few) {
       panel_of_tiles<W>(xs, ldx, rows, w, n, scratch.c, columns, s > 0, {next, (piece + 63) / 64, kStepBytes});
       continue;

@@ -459,18 +459,49 @@ inline Reg packed_weight(Reg number, Reg d, Reg m) {
 template <class P>
 constexpr int64_t kGroupBytes = (P::kBlockBytes - P::kFactorBytes) * kGroupK / P::kBlockK;
 
-// Calls body(g, group) for the groups of a block, and fetches with each its share of what a single pass over the
-// weights reads later on.
+// What a tile fetches into the first-level cache on the way: `stride` bytes with each group.
+struct PackedAhead {
+  const char* next = nullptr;
+  int64_t stride = 0;
+};
+
+// What the passes over some blocks fetch: an equal part each, one after the other.
+struct SharedAhead {
+  const char* next;
+  int64_t bytes, passes;  // left
+  PackedAhead part(int64_t groups) {
+    const int64_t mine = bytes / passes;
+    const PackedAhead ahead{next, (mine + groups - 1) / groups};
+    next += mine;
+    bytes -= mine;
+    --passes;
+    return ahead;
+  }
+};
+
+// Calls body(g, group) for the groups of a block, and fetches with each what `ahead` says.
 template <class P, class Body>
-inline __attribute__((always_inline)) void each_group(const uint8_t* block, bool ahead, const Body& body) {
+inline __attribute__((always_inline)) void each_group(const uint8_t* block, PackedAhead& ahead, const Body& body) {
   constexpr int64_t kGroups = P::kBlockK / kGroupK;
   const uint8_t* group = block + P::kFactorBytes;
 #pragma GCC unroll 1
   for (int64_t g = 0; g < kGroups; ++g, group += kGroupBytes<P>) {
-    if (ahead)
-      for (int64_t line = 0; line < P::kBlockBytes / kGroups; line += 64)
-        fetch_first_level(reinterpret_cast<const char*>(group) + kPackedAhead + line);
+    for (int64_t line = 0; line < ahead.stride; line += 64) fetch_first_level(ahead.next + line);
+    ahead.next += ahead.stride;
     body(g, group);
+  }
+}
+
+// The blocks of a panel that all passes of `tiles` tiles go through before the next ones: those that stay in the
+// first-level cache, or all where one pass is as wide as the panel. Calls body(first block, blocks, what to fetch).
+template <class P, class Body>
+inline void each_part_of_panel(const uint8_t* panel, int64_t blocks, int64_t passes, const Body& body) {
+  constexpr int64_t kAtOnce = 256 / P::kBlockK;
+  const int64_t at_once = passes == 1 || kLanes == 16 ? blocks : kAtOnce;
+  for (int64_t b = 0; b < blocks; b += at_once) {
+    const int64_t n = std::min(at_once, blocks - b), bytes = n * P::kBlockBytes;
+    const char* begin = reinterpret_cast<const char*>(BlockWalk<P>(panel, b).block);
+    body(b, n, SharedAhead{begin + (at_once == blocks ? kPackedAhead : bytes), bytes, passes});
   }
 }
 

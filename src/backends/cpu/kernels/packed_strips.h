@@ -39,9 +39,10 @@ inline __attribute__((always_inline)) void write_strip(BlockWalk<P> at, int64_t 
       const Factors<P, 1> f(at, column + j);
       reg_store(factors.d + i * kStripColumns + j, f.d[0]);
       if constexpr (P::kMinimum) reg_store(factors.m + i * kStripColumns + j, f.m[0]);
+      PackedAhead nothing;
       auto* to = items + i * (P::kBlockK / kGroupK) * kGroupItems * kStripColumns + j;
       each_group<P>(
-          at.block, false, [&](int64_t, const uint8_t* group) __attribute__((always_inline)) {
+          at.block, nothing, [&](int64_t, const uint8_t* group) __attribute__((always_inline)) {
             W::template write_pairs<P>(group, column + j, to);
             to += kGroupItems * kStripColumns;
           });

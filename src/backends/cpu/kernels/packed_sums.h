@@ -149,9 +149,9 @@ PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, bool minima, f
 
 // c[m][0, NV * kLanes) = x[m] . w over all blocks.
 template <class W, class P, int MR, int NV>
-void sums_tile(const PairRows<W>& rows, const uint8_t* panel, int64_t blocks, int column, float* c, bool ahead) {
+void sums_tile(const PairRows<W>& rows, BlockWalk<P> at, int64_t blocks, int column, float* c, bool resume,
+               PackedAhead ahead) {
   RowsOfThree<typename W::Item, MR> x(rows.items, rows.stride);
-  BlockWalk<P> at(panel, 0);
   for (int64_t i = 0; i < blocks; ++i, at.step()) {
     Reg s[MR][NV];
 #pragma GCC unroll 12
@@ -170,7 +170,7 @@ void sums_tile(const PairRows<W>& rows, const uint8_t* panel, int64_t blocks, in
 #pragma GCC unroll 8
       for (int j = 0; j < NV; ++j) {
         float* to = c + m * kPanelColumns + j * kLanes;
-        Reg sum = i > 0 ? reg_load(to) : reg_zero();
+        Reg sum = resume || i > 0 ? reg_load(to) : reg_zero();
         sum = reg_fma(f.d[j], s[m][j], sum);
         if constexpr (P::kMinimum) sum = reg_fma(f.m[j], whole, sum);
         reg_store(to, sum);
@@ -196,38 +196,55 @@ constexpr int sums_registers(int rows) {
 }
 
 template <class W, class P, int MR, int NV = sums_registers(MR)>
-inline void sums_columns(const PairRows<W>& x, const uint8_t* panel, int64_t blocks, int column, float* c, int columns,
-                         bool ahead) {
+inline void sums_columns(const PairRows<W>& x, const BlockWalk<P>& at, int64_t blocks, int column, float* c,
+                         int columns, bool resume, SharedAhead& ahead) {
   constexpr int kWidth = NV * kLanes;
   while (columns >= kWidth) {
-    sums_tile<W, P, MR, NV>(x, panel, blocks, column, c, ahead);
+    sums_tile<W, P, MR, NV>(x, at, blocks, column, c, resume, ahead.part(blocks * (P::kBlockK / kGroupK)));
     column += kWidth;
     c += kWidth;
     columns -= kWidth;
-    ahead = false;
   }
   if constexpr (kWidth > 16)
-    if (columns > 0) sums_columns<W, P, MR, NV / 2>(x, panel, blocks, column, c, columns, ahead);
+    if (columns > 0) sums_columns<W, P, MR, NV / 2>(x, at, blocks, column, c, columns, resume, ahead);
 }
 
 template <class W, class P, int MR = SumRows<W>::kMost>
-inline void sums_rows(int rows, const PairRows<W>& x, const uint8_t* panel, int64_t blocks, int column, float* c,
-                      int columns, bool ahead) {
+inline void sums_rows(int rows, const PairRows<W>& x, const BlockWalk<P>& at, int64_t blocks, int column, float* c,
+                      int columns, bool resume, SharedAhead& ahead) {
   constexpr int kNext = MR > SumRows<W>::kEven ? SumRows<W>::kEven : MR - 1;
-  if (rows == MR) return sums_columns<W, P, MR>(x, panel, blocks, column, c, columns, ahead);
-  if constexpr (kNext > 0) sums_rows<W, P, kNext>(rows, x, panel, blocks, column, c, columns, ahead);
+  if (rows == MR) return sums_columns<W, P, MR>(x, at, blocks, column, c, columns, resume, ahead);
+  if constexpr (kNext > 0) sums_rows<W, P, kNext>(rows, x, at, blocks, column, c, columns, resume, ahead);
+}
+
+template <class W>
+int64_t sums_passes(int64_t rows, int columns) {
+  int64_t passes = 0;
+  while (rows > 0) {
+    const int tile = SumRows<W>::next(rows), width = sums_registers(tile) * kLanes;
+    passes += (columns + width - 1) / width;
+    rows -= tile;
+  }
+  return passes;
 }
 
 // As packed_product() of packed_tiles.h.
 template <class W, class P>
 __attribute__((noinline)) void sums_product(const PackedPanel& a) {
   static_assert(!P::kMinimum || P::kBlockK == kUnitK);
+  constexpr int64_t kItems = W::kItems * P::kBlockK / kUnitK;
   const PairRows<W> x = rows_of<W>(a);
-  for (int64_t r = 0; r < a.rows;) {
-    const int rows = SumRows<W>::next(a.rows - r);
-    sums_rows<W, P>(rows, x.from(r), a.panel, a.k / P::kBlockK, a.first, a.c + r * kPanelColumns, a.columns, r == 0);
-    r += rows;
-  }
+  each_part_of_panel<P>(a.panel, a.k / P::kBlockK, sums_passes<W>(a.rows, a.columns),
+                        [&](int64_t b, int64_t n, SharedAhead ahead) {
+                          const BlockWalk<P> at(a.panel, b);
+                          for (int64_t r = 0; r < a.rows;) {
+                            const int rows = SumRows<W>::next(a.rows - r);
+                            const PairRows<W> from = x.from(r);
+                            sums_rows<W, P>(rows, {from.items + b * kItems, from.sums + b, from.stride}, at, n, a.first,
+                                            a.c + r * kPanelColumns, a.columns, b > 0, ahead);
+                            r += rows;
+                          }
+                        });
 }
 
 }  // namespace

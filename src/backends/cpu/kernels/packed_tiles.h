@@ -27,15 +27,15 @@ inline __attribute__((always_inline)) void packed_group(Reg (&acc)[MR][NV], cons
   if constexpr (kPart + 1 < kGroupK) packed_group<P, MR, NV, kPart + 1>(acc, x, ldx, numbers, f);
 }
 
-// c[m][0, NV * kLanes) = x[m] . w over all blocks.
+// c[m][0, NV * kLanes) += x[m] . w over some blocks; `resume` says that c holds sums already.
 template <class P, int MR, int NV>
-void packed_tile(const float* x, int64_t ldx, const uint8_t* panel, int64_t blocks, int column, float* c, bool ahead) {
+void packed_tile(const float* x, int64_t ldx, BlockWalk<P> at, int64_t blocks, int column, float* c, bool resume,
+                 PackedAhead ahead) {
   Reg acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 8
-    for (int j = 0; j < NV; ++j) acc[m][j] = reg_zero();
-  BlockWalk<P> at(panel, 0);
+    for (int j = 0; j < NV; ++j) acc[m][j] = resume ? reg_load(c + m * kPanelColumns + j * kLanes) : reg_zero();
   for (int64_t i = 0; i < blocks; ++i, at.step(), x += P::kBlockK) {
     const Factors<P, NV> f(at, column);
     each_group<P>(
@@ -59,25 +59,45 @@ constexpr int packed_registers(int rows) {
 }
 
 template <class P, int MR, int NV = packed_registers(MR)>
-inline void packed_columns(const float* x, int64_t ldx, const uint8_t* panel, int64_t blocks, int column, float* c,
-                           int columns, bool ahead) {
+inline void packed_columns(const float* x, int64_t ldx, const BlockWalk<P>& at, int64_t blocks, int column, float* c,
+                           int columns, bool resume, SharedAhead& ahead) {
   constexpr int kWidth = NV * kLanes;
   while (columns >= kWidth) {
-    packed_tile<P, MR, NV>(x, ldx, panel, blocks, column, c, ahead);
+    packed_tile<P, MR, NV>(x, ldx, at, blocks, column, c, resume, ahead.part(blocks * (P::kBlockK / kGroupK)));
     column += kWidth;
     c += kWidth;
     columns -= kWidth;
-    ahead = false;
   }
   if constexpr (kWidth > 16)
-    if (columns > 0) packed_columns<P, MR, NV / 2>(x, ldx, panel, blocks, column, c, columns, ahead);
+    if (columns > 0) packed_columns<P, MR, NV / 2>(x, ldx, at, blocks, column, c, columns, resume, ahead);
 }
 
 template <class P, int MR = kPackedRows>
-inline void packed_rows(int rows, const float* x, int64_t ldx, const uint8_t* panel, int64_t blocks, int column,
-                        float* c, int columns, bool ahead) {
-  if (rows == MR) return packed_columns<P, MR>(x, ldx, panel, blocks, column, c, columns, ahead);
-  if constexpr (MR > 1) packed_rows<P, MR - 1>(rows, x, ldx, panel, blocks, column, c, columns, ahead);
+inline void packed_rows(int rows, const float* x, int64_t ldx, const BlockWalk<P>& at, int64_t blocks, int column,
+                        float* c, int columns, bool resume, SharedAhead& ahead) {
+  if (rows == MR) return packed_columns<P, MR>(x, ldx, at, blocks, column, c, columns, resume, ahead);
+  if constexpr (MR > 1) packed_rows<P, MR - 1>(rows, x, ldx, at, blocks, column, c, columns, resume, ahead);
+}
+
+// Tiles that unpack for themselves.
+template <class P>
+void packed_directly(const PackedPanel& a) {
+  const auto* x = static_cast<const float*>(a.x);
+  const int tiles = static_cast<int>((a.rows + kPackedRows - 1) / kPackedRows);
+  const auto rows_of = [&](int t) { return share(a.rows, t, tiles); };
+  int64_t passes = 0;
+  for (int t = 0; t < tiles; ++t) {
+    const int width = packed_registers(static_cast<int>(rows_of(t).end - rows_of(t).begin)) * kLanes;
+    passes += (a.columns + width - 1) / width;
+  }
+  each_part_of_panel<P>(a.panel, a.k / P::kBlockK, passes, [&](int64_t b, int64_t n, SharedAhead ahead) {
+    const BlockWalk<P> at(a.panel, b);
+    for (int t = 0; t < tiles; ++t) {
+      const Range r = rows_of(t);
+      packed_rows<P>(static_cast<int>(r.end - r.begin), x + r.begin * a.stride + b * P::kBlockK, a.stride, at, n,
+                     a.first, a.c + r.begin * kPanelColumns, a.columns, b > 0, ahead);
+    }
+  });
 }
 
 // All rows of a panel.
@@ -85,16 +105,8 @@ template <class P>
 __attribute__((noinline)) void packed_product(const PackedPanel& a) {
   const auto* x = static_cast<const float*>(a.x);
   const int64_t ldx = a.stride, rows = a.rows;
-  const int tiles = static_cast<int>((rows + kPackedRows - 1) / kPackedRows);
   const int64_t blocks = a.k / P::kBlockK;
-  if (rows <= a.direct) {
-    for (int t = 0; t < tiles; ++t) {
-      const Range r = share(rows, t, tiles);
-      packed_rows<P>(static_cast<int>(r.end - r.begin), x + r.begin * ldx, ldx, a.panel, blocks, a.first,
-                     a.c + r.begin * kPanelColumns, a.columns, t == 0);
-    }
-    return;
-  }
+  if (rows <= a.direct) return packed_directly<P>(a);
   constexpr int64_t kAtOnce = kBlockDepth / P::kBlockK;
   for (int64_t b = 0; b < blocks; b += kAtOnce) {
     const int64_t n = std::min(kAtOnce, blocks - b), bytes = n * P::kBlockBytes, depth = n * P::kBlockK;

@@ -182,6 +182,10 @@ constexpr int tile_registers(int rows) {
   if (rows == 1 && kLanes < 16) return 8;
   return kRegisters == 32 || rows == 2 ? 4 : 2;
 }
+// Rows whose tiles are as wide as a panel, so that they read it once.
+constexpr int kPanelWideRows = tile_registers(kTileRows) * kLanes == kPanelColumns ? kTileRows
+                               : tile_registers(1) * kLanes == kPanelColumns       ? 1
+                                                                                   : 0;
 
 // The same for `columns` columns, a multiple of 16.
 template <class W, int MR, int NV = tile_registers(MR)>
@@ -190,11 +194,16 @@ inline void tile_columns(const typename W::X* x, int64_t ldx, const typename W::
   constexpr int kWidth = NV * kLanes;
   constexpr int kElems = W::kDepth;
   while (columns >= kWidth) {
-    tile<W, MR, NV>(x, ldx, w, steps, c, resume, ahead);
+    // Each pass fetches a part, one after the other: else memory would rest in all but the first.
+    const int passes = (columns + kWidth - 1) / kWidth, lines = (ahead.lines + passes - 1) / passes;
+    const bool runs = ahead.lines * 64 == ahead.stride;
+    tile<W, MR, NV>(x, ldx, w, steps, c, resume, {ahead.next, lines, runs ? 64 * lines : ahead.stride});
+    ahead.next += 64 * lines * (runs ? steps : 1);
+    ahead.lines -= lines;
+    if (runs) ahead.stride -= 64 * lines;
     w += kWidth * kElems;
     c += kWidth;
     columns -= kWidth;
-    ahead.lines = 0;
   }
   if constexpr (kWidth > 16)
     if (columns > 0) tile_columns<W, MR, NV / 2>(x, ldx, w, steps, c, columns, resume, ahead);
