@@ -50,28 +50,6 @@ TEST(AscendUpdates, OldRuntimesGiveTheSame) {
   EXPECT_EQ((*e)->runner("decode")->stats().replays, static_cast<uint64_t>(kSteps));
 }
 
-// No operator of the vendor is used for them: one line, in any dtype.
-TEST(AscendStates, LayersWithStatesAreRefused) {
-  struct Lacking {
-    const char *model, *architecture, *ops;
-  };
-  for (const auto& [model, architecture, ops] :
-       {Lacking{"qwen3_next", "Qwen3NextForCausalLM", "causal_conv, gated_delta"},
-        Lacking{"qwen3_5", "Qwen3_5ForCausalLM", "causal_conv, gated_delta"},
-        Lacking{"granite_hybrid", "GraniteMoeHybridForCausalLM", "causal_conv_biased, state_space"},
-        Lacking{"nemotron_h", "NemotronHForCausalLM", "causal_conv_biased, state_space"}})
-    for (const DType dtype : {DType::BF16, DType::F32}) {
-      const auto e = open(model, {.dtype = dtype});
-      ASSERT_FALSE(e.is_ok());
-      EXPECT_EQ(e.status().code(), Code::Unsupported);
-      EXPECT_TRUE(e.status().message().ends_with(
-          fmt::format(": layers of {} keep a state for each sequence, and ascend has no kernels for them ({}); run it "
-                      "with `device` cpu or cuda",
-                      architecture, ops)))
-          << e.status().message();
-    }
-}
-
 // F46: the pair of operators before the fused one.
 TEST(AscendAttention, TheOlderPairIsEqual) {
   std::vector<float> expected;
