@@ -10,6 +10,7 @@ namespace {
 
 using testing_support::all_logits;
 using testing_support::AscendOptions;
+using testing_support::decode_traffic;
 using testing_support::same_bits;
 using testing_support::Setting;
 
@@ -94,6 +95,16 @@ TEST_P(AscendStateModels, PromptsTogetherAreThoseAlone) {
     EXPECT_TRUE(same_bits(alone, *logits));
     for (auto& s : sequences) (*e)->release(s);
   }
+}
+
+// A check runs a step again, eagerly and unfused, from the slot that is read to the one that is written.
+TEST_P(AscendStateModels, AStepThatIsCheckedAndRepeatedHasTheSameBits) {
+  const auto plain = open({}), checked = open({.verify_replay = 1});
+  ASSERT_TRUE(plain.is_ok()) << plain.status().message();
+  ASSERT_TRUE(checked.is_ok()) << checked.status().message();
+  EXPECT_TRUE(same_bits(decode_traffic(**plain, 4), decode_traffic(**checked, 4)));
+  EXPECT_GT((*checked)->runner("decode")->stats().replays, 0u);
+  EXPECT_TRUE((*checked)->runner("decode")->quarantined().empty());
 }
 
 TEST_P(AscendStateModels, OldRuntimesAndOtherTypesAreRefused) {
