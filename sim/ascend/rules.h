@@ -19,6 +19,7 @@ inline constexpr Cann kNewest = Cann::V9_1;
 
 enum class Rule : uint8_t {
   SymbolOf85,
+  SymbolOf91,
   TensorsOutliveExecutor,
   AttentionWorkspace,
   AttentionMaxJoined,
@@ -34,6 +35,9 @@ enum class Rule : uint8_t {
   LatentPages,
   LatentRows,
   LatentRowSizes,
+  DeltaSizes,
+  DeltaStates,
+  DeltaRows,
   GroupedScale,
   GroupedFractalAlign,
   GroupedRows,

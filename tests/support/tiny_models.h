@@ -94,16 +94,7 @@ inline const std::vector<std::string>& head_sizes() {
 
 // Of models that need an op for which Ascend has no kernel, that op: the device refuses it by name.
 inline const std::map<std::string, std::string>& lacking_on_ascend() {
-  static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"},
-                                                      {"gpt_oss", "paged_attention"},
-                                                      {"qwen3_next", "gated_delta"},
-                                                      {"qwen3_5", "gated_delta"},
-                                                      {"qwen3_5_moe_text_of_images", "gated_delta"},
-                                                      {"granite_hybrid", "state_space"},
-                                                      {"granite_hybrid_plain", "state_space"},
-                                                      {"nemotron_h", "state_space"},
-                                                      {"nemotron_h_moe", "state_space"},
-                                                      {"ministral3", "position_scale"}};
+  static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"}, {"gpt_oss", "paged_attention"}};
   return ops;
 }
 

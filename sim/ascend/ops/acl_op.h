@@ -225,6 +225,12 @@ aclnnStatus aclnnFusedInferAttentionScoreV3GetMaxWorkspaceSize(
     int64_t keyAntiquantMode, int64_t valueAntiquantMode, const aclTensor* attentionOut, const aclTensor* softmaxLse,
     uint64_t* workspaceSize, aclOpExecutor** executor);
 
+// States of sequences.
+ACLNN_OPERATOR(aclnnRecurrentGatedDeltaRule, const aclTensor* query, const aclTensor* key, const aclTensor* value,
+               const aclTensor* beta, aclTensor* stateRef, const aclTensor* actualSeqLengths,
+               const aclTensor* ssmStateIndices, const aclTensor* g, const aclTensor* gk,
+               const aclTensor* numAcceptedTokens, float scaleValue, aclTensor* out);
+
 // Element by element.
 ACLNN_OPERATOR(aclnnAdd, const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out);
 ACLNN_OPERATOR(aclnnInplaceAdd, const aclTensor* selfRef, const aclTensor* other, const aclScalar* alpha);
@@ -235,6 +241,8 @@ ACLNN_OPERATOR(aclnnCos, const aclTensor* self, aclTensor* out);
 ACLNN_OPERATOR(aclnnSin, const aclTensor* self, aclTensor* out);
 ACLNN_OPERATOR(aclnnSigmoid, const aclTensor* self, aclTensor* out);
 ACLNN_OPERATOR(aclnnTanh, const aclTensor* self, aclTensor* out);
+ACLNN_OPERATOR(aclnnExp, const aclTensor* self, aclTensor* out);
+ACLNN_OPERATOR(aclnnSoftplus, const aclTensor* self, const aclScalar* beta, const aclScalar* threshold, aclTensor* out);
 ACLNN_OPERATOR(aclnnReciprocal, const aclTensor* self, aclTensor* out);
 ACLNN_OPERATOR(aclnnClampMin, const aclTensor* self, const aclScalar* min, aclTensor* out);
 ACLNN_OPERATOR(aclnnInplaceCopy, aclTensor* selfRef, const aclTensor* src);

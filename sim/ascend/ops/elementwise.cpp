@@ -216,6 +216,32 @@ aclnnStatus aclnnSigmoidGetWorkspaceSize(Tensor self, TensorRef out, uint64_t* w
 }
 ACLNN_PHASE2(aclnnSigmoid);
 
+aclnnStatus aclnnExpGetWorkspaceSize(Tensor self, TensorRef out, uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return unary("aclnnExp", self, out, workspaceSize, executor, [](float x) { return std::exp(x); });
+}
+ACLNN_PHASE2(aclnnExp);
+
+// hicann/ops-nn @ 80902332 activation/softplus_v2/op_api/aclnn_softplus.cpp: x where beta x is above the threshold.
+aclnnStatus aclnnSoftplusGetWorkspaceSize(Tensor self, Scalar beta, Scalar threshold, TensorRef out,
+                                          uint64_t* workspaceSize, aclOpExecutor** executor) {
+  Operator op("aclnnSoftplus", workspaceSize, executor);
+  const Slot x = op.in("self", self);
+  const auto steep = static_cast<float>(op.number("beta", beta));
+  const auto most = static_cast<float>(op.number("threshold", threshold));
+  const Slot y = op.out("out", out);
+  if (!op.ok()) return op.status();
+  op.dtype(x, {kFloat, kHalf, kBf16});
+  op.dtype(y, {kFloat, kHalf, kBf16});
+  op.shape(y, op[x].shape);
+  return op.finish(Unit::Vector, static_cast<double>(op[y].count()) * 6, [=](const Operands& v) {
+    std::vector<float> values = read(v[x]);
+    for (float& value : values)
+      if (const float z = steep * value; z <= most) value = std::log1p(std::exp(z)) / steep;
+    write(v[y], values);
+  });
+}
+ACLNN_PHASE2(aclnnSoftplus);
+
 aclnnStatus aclnnTanhGetWorkspaceSize(Tensor self, TensorRef out, uint64_t* workspaceSize, aclOpExecutor** executor) {
   return unary("aclnnTanh", self, out, workspaceSize, executor, [](float x) { return std::tanh(x); });
 }

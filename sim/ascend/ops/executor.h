@@ -50,7 +50,7 @@ using Take = std::function<double(const Operands&, const std::vector<std::vector
 // Whether the kernel walks the strides of an operand itself or wants it packed, at the price of a copy.
 enum class Walk : uint8_t { Packed, Strides };
 enum class Role : uint8_t { Input, Output, Ref };
-enum class Since : uint8_t { Cann81, Cann85 };
+enum class Since : uint8_t { Cann81, Cann85, Cann91 };
 
 struct Operand {
   std::string name;

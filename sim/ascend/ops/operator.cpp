@@ -46,6 +46,7 @@ Operator::Operator(const char* name, uint64_t* workspace, aclOpExecutor** execut
   if (workspace == nullptr || executor == nullptr)
     expect(false, kNullPointer, "workspaceSize and executor must be given");
   if (since == Since::Cann85) obeys(Rule::SymbolOf85, false, plan_.name);
+  if (since == Since::Cann91) obeys(Rule::SymbolOf91, false, plan_.name);
   // 561112: no kernel in the installed packages.
   expect(machine().has_kernels, 561112, "no kernel of this operator is installed (ASCEND_SIM_FAULT=no_kernels)");
   if (machine().refuses == name && ++calls_to_refuse() == machine().refuses_at)

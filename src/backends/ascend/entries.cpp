@@ -90,6 +90,8 @@ void register_ascend(KernelRegistry& kernels, const std::shared_ptr<Context>& co
   register_attention(kernels, context);
   register_encoder(kernels, context);
   register_functions(kernels, context);
+  register_recurrent(kernels, context);
+  register_state_space(kernels, context);
   register_latent(kernels, context);
   register_experts(kernels, context);
   register_quantised(kernels, context);

@@ -39,6 +39,8 @@ void register_rotation(KernelRegistry& kernels, const std::shared_ptr<Context>& 
 void register_heads(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_attention(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_encoder(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
+void register_recurrent(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
+void register_state_space(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_functions(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_latent(KernelRegistry& kernels, const std::shared_ptr<Context>& context);
 void register_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& context);

@@ -27,6 +27,10 @@ void each(Table& t, F f) {
   f(t.gelu);
   f(t.layer_norm);
   f(t.sum);
+  f(t.running_sum);
+  f(t.exp);
+  f(t.clamp_min);
+  f(t.softplus);
   f(t.swiglu);
   f(t.cast);
   f(t.copy);
@@ -41,6 +45,7 @@ void each(Table& t, F f) {
   f(t.decode_attention);
   f(t.prompt_attention);
   f(t.segment_attention);
+  f(t.delta_rule);
   f(t.quantize);
   f(t.dynamic_quantize);
   f(t.quant_matmul);

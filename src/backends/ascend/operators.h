@@ -40,6 +40,10 @@ struct Operators {
   Operator<T, i64, MT> gelu{"aclnnGeluV2"};
   Operator<T, IA, T, T, double, MT, MT, MT> layer_norm{"aclnnLayerNorm"};
   Operator<T, IA, bool, int32_t, MT> sum{"aclnnReduceSum"};
+  Operator<T, i64, int32_t, MT> running_sum{"aclnnCumsum"};
+  Operator<T, MT> exp{"aclnnExp"};
+  Operator<T, S, MT> clamp_min{"aclnnClampMin"};
+  Operator<T, S, S, MT> softplus{"aclnnSoftplus"};
   Operator<T, i64, T> swiglu{"aclnnSwiGlu"};
   Operator<T, int32_t, MT> cast{"aclnnCast"};
   Operator<MT, T> copy{"aclnnInplaceCopy"};
@@ -62,6 +66,9 @@ struct Operators {
       "aclnnPromptFlashAttentionV3"};
   Operator<T, T, T, T, T, T, T, IA, IA, IA, double, double, i64, i64, i64, char*, i64, i64, T, T, T, T>
       segment_attention{"aclnnFlashAttentionVarLenScore"};
+
+  // States of sequences.
+  Operator<T, T, T, T, MT, T, T, T, T, T, float, MT> delta_rule{"aclnnRecurrentGatedDeltaRule"};  // after 8.5
 
   // Quantised.
   Operator<T, T, T, bool, const char*, int32_t, int32_t, T> quantize{"aclnnAscendQuantV3"};

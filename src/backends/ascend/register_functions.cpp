@@ -22,6 +22,17 @@ Status scale_all(const NumberArgs& a, Launch& l) {
                l.tensor(a.out, a.type, {rows, a.width}));
 }
 
+// max(x, 0)^2 in fp32, rounded once.
+Status relu_squared_rows(const UnaryArgs& a, Launch& l) {
+  const int64_t rows = l.size(a.rows);
+  aclTensor* wide =
+      l.tensor(l.scratch(static_cast<size_t>(rows * a.width) * sizeof(float)), DType::F32, {rows, a.width});
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.x, a.type, {rows, a.width}), ACL_FLOAT, wide));
+  RETURN_IF_ERROR(l.run(l.ops().clamp_min, wide, l.number(0), wide));
+  RETURN_IF_ERROR(l.run(l.ops().mul, wide, wide, wide));
+  return l.run(l.ops().cast, wide, acl_type(a.type), l.tensor(a.out, a.type, {rows, a.width}));
+}
+
 // cap * tanh(x / cap), in fp32, rounded once.
 Status softcap_all(const NumberArgs& a, Launch& l) {
   const int64_t rows = l.size(a.rows);
@@ -85,6 +96,7 @@ Status centred_rms_norm(const CentredRmsNormArgs& a, Launch& l) {
 void register_functions(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   add(kernels, context, {"gelu", kernel<gelu_rows<kByErf>>, {}, want_constant_rows});
   add(kernels, context, {"gelu_tanh", kernel<gelu_rows<kByTanh>>, {}, want_constant_rows});
+  add(kernels, context, {"relu_squared", kernel<relu_squared_rows>, {}, want_constant_rows});
   add(kernels, context, {"scale", kernel<scale_all>, {}, want_constant_rows});
   add(kernels, context, {"softcap", kernel<softcap_all>, {}, want_constant_rows});
   add(kernels, context, {"layer_norm", kernel<layer_norm_rows>, {}, accepts_one_weight});

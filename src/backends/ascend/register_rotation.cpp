@@ -49,6 +49,29 @@ Status rope_table_axes(const RopeTableAxesArgs& a, Launch& l) {
   return turn_table(a.table, a.scale, angles, values, t, h, l);
 }
 
+// Positions that factors are made for, so that no index is held down on the device: the last factor is repeated.
+constexpr int64_t kMostPositions = int64_t{1} << 22;
+
+int64_t factors_of(const OpCall& c) {
+  const auto given = static_cast<int64_t>(c.attrs->numbers("factors").size());
+  return std::max(given, kMostPositions / c.attrs->integer("period") + 1);
+}
+
+// factors[p / period] in fp32: half a position more keeps multiples of the period on their side, and is exact for as
+// many positions.
+Status position_scale(const PositionScaleArgs& a, Launch& l) {
+  const int64_t t = l.size(a.tokens);
+  const size_t bytes = static_cast<size_t>(t) * sizeof(float);
+  aclTensor *numbers = l.tensor(l.scratch(bytes), DType::F32, {t}),
+            *index = l.tensor(l.scratch(bytes), DType::I32, {t});
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.positions, DType::I32, {t}), ACL_FLOAT, numbers));
+  RETURN_IF_ERROR(l.run(l.ops().adds, numbers, l.number(0.5F), l.number(1), numbers));
+  RETURN_IF_ERROR(l.run(l.ops().muls, numbers, l.number(1.0F / static_cast<float>(a.period)), numbers));
+  RETURN_IF_ERROR(l.run(l.ops().cast, numbers, ACL_INT32, index));
+  return l.run(l.ops().index_select, l.tensor(l.constant(), DType::F32, {l.way()}), 0, index,
+               l.tensor(a.out, DType::F32, {t}));
+}
+
 Status accepts_rope_table(const OpCall& c) {
   if (c.attrs->integer("ntk_window") == 0) return Status::ok();
   return error(Code::Unsupported, "frequencies that change with the length (dynamic NTK) have no operator here");
@@ -200,8 +223,19 @@ void register_rotation(KernelRegistry& kernels, const std::shared_ptr<Context>& 
     });
   };
   const auto row_numbers = [context](const OpCall&, LaunchArgs& args) { args.constant = context->row_numbers(); };
+  const auto factors = [context](const OpCall& c, LaunchArgs& args) {
+    const auto& numbers = c.attrs->numbers("factors");
+    args.way = factors_of(c);
+    std::string key = fmt::format("{} factors", args.way);
+    for (double f : numbers) key += fmt::format(" {:a}", f);
+    args.constant = context->constant(key, static_cast<size_t>(args.way) * sizeof(float), [&](void* to) {
+      for (int64_t i = 0; i < args.way; ++i)
+        static_cast<float*>(to)[i] = static_cast<float>(numbers[std::min(static_cast<size_t>(i), numbers.size() - 1)]);
+    });
+  };
   add(kernels, context, {"rope_table", kernel<rope_table>, frequencies, accepts_rope_table});
   add(kernels, context, {"rope_table_axes", kernel<rope_table_axes>, with_axes, want_constant_rows});
+  add(kernels, context, {"position_scale", kernel<position_scale>, factors, want_constant_rows});
   add(kernels, context, {"rope", kernel<rope_halves>, row_numbers, accepts_halves});
   add(kernels, context, {"rope", kernel<rope_neighbours>, {}, accepts_neighbours, {}, ".neighbours"});
   add(kernels, context, {"rope", kernel<rope_apart>, row_numbers, accepts_apart, {}, ".apart", 75});

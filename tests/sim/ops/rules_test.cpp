@@ -89,6 +89,53 @@ TEST_F(Rules, YoungOperatorsAreAbsent) {
   });
 }
 
+// Sequences of the delta rule with heads of 8 numbers.
+struct DeltaAsked {
+  int64_t heads = 2, key_heads = 1, key = 8, states = 16;
+  std::vector<double> lengths{1, 8};
+};
+
+aclnnStatus delta_rule(const DeltaAsked& a, bool runs = false) {
+  int64_t rows = 0;
+  for (const double n : a.lengths) rows += static_cast<int64_t>(n);
+  const auto sequences = static_cast<int64_t>(a.lengths.size());
+  Array keys(kBf16, {rows, a.key_heads, a.key}, numbers(rows * a.key_heads * a.key, 1)),
+      values(kBf16, {rows, a.heads, 8}, numbers(rows * a.heads * 8, 2)),
+      beta(kBf16, {rows, a.heads}, numbers(rows * a.heads, 3)),
+      state(kFloat, {a.states, a.heads, 8, a.key}, numbers(a.states * a.heads * 8 * a.key, 4)),
+      count(kInt32, {sequences}, a.lengths), slots(kInt32, {rows}, std::vector<double>(static_cast<size_t>(rows), 1)),
+      out(kBf16, {rows, a.heads, 8});
+  if (runs)
+    return RUN_OP(aclnnRecurrentGatedDeltaRule, keys, keys, values, beta, state, count, slots, nullptr, nullptr,
+                  nullptr, 1.0f, out);
+  return REFUSED(aclnnRecurrentGatedDeltaRule, keys, keys, values, beta, state, count, slots, nullptr, nullptr, nullptr,
+                 1.0f, out);
+}
+
+TEST_F(Rules, TheDeltaRuleIsYoung) {
+  in_its_versions(Rule::SymbolOf91, [] { return delta_rule({}); });
+}
+
+TEST_F(Rules, SizesOfTheDeltaRule) {
+  for (const DeltaAsked& a : {DeltaAsked{.heads = 3, .key_heads = 2}, DeltaAsked{.heads = 257}, DeltaAsked{.key = 513}})
+    in_its_versions(Rule::DeltaSizes, [&] { return delta_rule(a); }, {Cann::V9_1});
+  EXPECT_EQ(delta_rule({.heads = 256}), 0) << bench().error;
+  EXPECT_EQ(delta_rule({.key = 512}), 0) << bench().error;
+}
+
+TEST_F(Rules, StatesOfTheDeltaRule) {
+  in_its_versions(Rule::DeltaStates, [] { return delta_rule({.states = 8}); }, {Cann::V9_1});
+  EXPECT_EQ(delta_rule({.states = 9}), 0) << bench().error;
+}
+
+TEST_F(Rules, RowsOfTheDeltaRule) {
+  for (const std::vector<double>& lengths : {std::vector<double>{2, 9}, {3, 0}}) {
+    EXPECT_EQ(delta_rule({.lengths = lengths}, true), 361001);
+    EXPECT_NE(bench().error.find("rule delta-rows: "), std::string::npos) << bench().error;
+  }
+  EXPECT_EQ(delta_rule({}, true), 0) << bench().error;
+}
+
 TEST_F(Rules, JoinedTokensHadNoPages) {
   in_its_versions(Rule::AttentionJoinedPages, [] { return attend({}); });
   Asked unpaged;
