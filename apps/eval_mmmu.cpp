@@ -92,7 +92,7 @@ struct MmmuSaid {
 Result<MmmuSaid> ask_engine(const MmmuFlags& f, const std::vector<MmmuQuestion>& questions) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   const auto& vision = engine->config().vision;
-  if (!vision) return error(Code::Unsupported, "{} reads no images", engine->config().architecture);
+  if (!vision) return error(Code::Unsupported, "{}", sched::reads_no_images(engine->config()));
   ASSIGN_OR_RETURN(const images::PatchRules rules,
                    sched::patch_rules(engine->options().model_path, *vision, engine->max_image_rows()));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));

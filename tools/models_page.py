@@ -250,7 +250,8 @@ def encoder_row(name, known):
 def vision_row(name, known, tested):
     whole = name in tested["V"]
     return [f"`{name}`", "V" if whole else "Y", "U" if whole else "Z", "no 8", "T" if name in known["vision_on_cuda"] else "no 1",
-            "I" if name in known["vision_on_ascend"] else "no 1", "no 4"]
+            "I" if name in known["vision_on_ascend"] else "no 2" if name.startswith("qwen3_5") else "no 1",
+            "V" if f"{name}_gguf" in tested["V"] else "no 4" if name.startswith("qwen3_5") else "no 1"]
 
 
 def table(header, rows):
@@ -288,7 +289,8 @@ class Coverage:
         """(name, kind) of a family."""
         decoders = self.models.get((architecture, None), []) + self.models.get((wrapper, model_type), [])
         out = [(n, "decoder") for n in decoders] + [(n, "encoder") for n in self.encoders.get(architecture, [])]
-        out += [(n, "tower") for n in self.towers.get(architecture, [])]
+        towers = self.towers.get(architecture, []) + (self.towers.get((wrapper, model_type), []) if wrapper != architecture else [])
+        out += [(n, "tower") for n in towers]
         if not out:
             sys.exit(f"models_page: {architecture} has no checkpoint in tests/data")
         return out

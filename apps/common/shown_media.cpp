@@ -60,8 +60,8 @@ Result<ShownMedia> ShownMedia::read(const MediaFiles& files, const engine::Engin
   if (!files.any()) return out;
   const auto& vision = engine.config().vision;
   if (!vision)
-    return error(Code::Unsupported, "--{}: {} reads no images", files.images.empty() ? "video" : "image",
-                 engine.config().architecture);
+    return error(Code::Unsupported, "--{}: {}", files.images.empty() ? "video" : "image",
+                 sched::reads_no_images(engine.config()));
   out.image_token_ = vision->image_token;
   out.video_token_ = vision->video_token;
   const std::string& model = engine.options().model_path;

@@ -11,6 +11,7 @@ ModelSettings draft_settings(const ModelSettings& of_model, const std::string& p
   ModelSettings s = of_model;
   s.model_path = path;
   s.tokenizer_path.clear();
+  s.mmproj_path.clear();
   const auto options = of_model.speculation.options();  // errors of them were told before
   const spec::Algorithm algorithm = options.is_ok() ? options->algorithm : spec::Algorithm::None;
   const bool trained = algorithm == spec::Algorithm::Eagle || algorithm == spec::Algorithm::Eagle3;

@@ -44,6 +44,7 @@ Result<std::vector<std::string>> overrides_of(const std::string& text) {
 Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
   engine::EngineOptions o;
   ASSIGN_OR_RETURN(o.model_path, resolve_model_path(f.model_path, f.hub));
+  o.mmproj_path = f.mmproj_path;
   ASSIGN_OR_RETURN(o.dtype, dtype_of(f.dtype));
   if (f.kv_dtype == "int8") {
     o.kv_dtype = DType::I8;
@@ -232,6 +233,7 @@ ModelSettings::ModelSettings() { settings::reset(bindings()); }
 
 std::vector<settings::Binding> ModelSettings::bindings() {
   return {{"model_path", &model_path},
+          {"mmproj", &mmproj_path},
           {"revision", &hub.revision},
           {"download_dir", &hub.download_dir},
           {"tokenizer_path", &tokenizer_path},

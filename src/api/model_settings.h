@@ -22,6 +22,7 @@ namespace reprise::api {
 struct ModelSettings {
   std::string model_path;
   HubOptions hub;
+  std::string mmproj_path;     // of a model of one GGUF file; "" = it reads no images
   std::string tokenizer_path;  // "" = next to the model
   std::string device;
   std::optional<std::string> ascend_runtime;  // system, sim

@@ -10,6 +10,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/expert_tensors.h"
 #include "checkpoint/gguf_names.h"
+#include "checkpoint/mmproj.h"
 
 namespace reprise::checkpoint {
 namespace {
@@ -189,6 +190,15 @@ Status Checkpoint::borrow(Checkpoint other, const std::function<bool(const Check
   return index_tensors();
 }
 
+Status Checkpoint::add_mmproj(GgufFile file) {
+  CHECK(gguf_ && !mmproj_, "{}: one vision tower beside one GGUF file", source_);
+  ASSIGN_OR_RETURN(std::vector<CheckpointTensor> tensors, mmproj_tensors(file, kMmproj, made_));
+  mmproj_ = std::make_unique<GgufFile>(std::move(file));
+  source_ += fmt::format(" with {}", mmproj_->source());
+  std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));
+  return index_tensors();
+}
+
 void Checkpoint::make_matrix(std::string_view name) {
   const auto it = index_.find(name);
   if (it == index_.end()) return;
@@ -212,7 +222,9 @@ std::span<const uint8_t> Checkpoint::file_bytes(size_t file, uint64_t offset, ui
   StoredTensor stored;
   stored.offset = offset;
   stored.bytes = bytes;
-  return gguf_ ? gguf_->bytes(stored) : shards_[file]->bytes(stored);
+  if (!gguf_) return shards_[file]->bytes(stored);
+  if (file == kMade) return std::span<const uint8_t>(made_).subspan(offset, bytes);
+  return file == kMmproj ? mmproj_->bytes(stored) : gguf_->bytes(stored);
 }
 
 std::span<const uint8_t> Checkpoint::raw(const CheckpointTensor& t) const {
@@ -246,7 +258,8 @@ void Checkpoint::gather_rows(const CheckpointTensor& t, int64_t first, int64_t r
 }
 
 const std::string& Checkpoint::file_source(const CheckpointTensor& t) const {
-  return gguf_ ? gguf_->source() : shards_[t.file]->source();
+  if (!gguf_) return shards_[t.file]->source();
+  return t.file == 0 ? gguf_->source() : mmproj_->source();
 }
 
 uint64_t Checkpoint::packed_row_bytes(const CheckpointTensor& t) {
@@ -346,10 +359,8 @@ Status Checkpoint::read_packed_rows(const CheckpointTensor& t, int64_t first, in
 void Checkpoint::release(const CheckpointTensor& t) const {
   // Others may lie in what a scattered tensor is spread over: it stays until they are all read.
   if (t.scattered()) return;
-  if (gguf_)
-    gguf_->release(t.offset, t.bytes);
-  else
-    shards_[t.file]->release(t.offset, t.bytes);
+  if (!gguf_) return shards_[t.file]->release(t.offset, t.bytes);
+  if (t.file != kMade) (t.file == kMmproj ? mmproj_ : gguf_)->release(t.offset, t.bytes);
 }
 
 void Checkpoint::release(std::string_view name) const {

@@ -77,6 +77,8 @@ class Checkpoint {
   uint64_t total_bytes() const { return total_bytes_; }  // of tensors()
   // The GGUF file with its metadata; null for safetensors.
   const GgufFile* gguf() const { return gguf_.get(); }
+  // The GGUF file of its vision tower (mmproj.h); null: there is none.
+  const GgufFile* mmproj() const { return mmproj_.get(); }
 
   // In the order of the files, so that reading them in turn streams.
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
@@ -89,6 +91,8 @@ class Checkpoint {
   const std::vector<CheckpointTensor>& aside() const { return aside_; }
   // Likewise: tensors of another checkpoint of safetensors, which this one owns from now on.
   Status borrow(Checkpoint other, const std::function<bool(const CheckpointTensor&)>& which);
+  // Likewise, of a GGUF file: the tensors of its vision tower.
+  Status add_mmproj(GgufFile file);
   // Likewise: the tensor, if there is one, as a matrix with a row for each entry of its first dimension.
   void make_matrix(std::string_view name);
 
@@ -126,7 +130,10 @@ class Checkpoint {
   const std::string& file_source(const CheckpointTensor& t) const;
 
   std::string source_;
-  std::unique_ptr<GgufFile> gguf_;
+  // Files of a GGUF checkpoint: the model, its vision tower, and what was put together of that one's tensors.
+  static constexpr size_t kMmproj = 1, kMade = 2;
+  std::unique_ptr<GgufFile> gguf_, mmproj_;
+  std::vector<uint8_t> made_;
   std::vector<std::unique_ptr<SafetensorsFile>> shards_;
   std::vector<CheckpointTensor> tensors_, aside_;
   std::unordered_map<std::string_view, size_t> index_;

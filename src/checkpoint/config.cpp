@@ -9,6 +9,7 @@
 #include "checkpoint/config_rope.h"
 #include "checkpoint/field_reader.h"
 #include "checkpoint/limits.h"
+#include "checkpoint/mmproj.h"
 #include "checkpoint/unique_json.h"
 
 namespace reprise::checkpoint {
@@ -347,8 +348,9 @@ Result<ModelConfigFields> parse_model_config(Json config, std::string_view sourc
 }
 
 Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides,
-                                            const Families& families) {
+                                            const Families& families, const GgufFile* mmproj) {
   ASSIGN_OR_RETURN(Json config, config_json_from_gguf(file, families));
+  if (mmproj) RETURN_IF_ERROR(add_mmproj_fields(*mmproj, file, config));
   return parse_model_config(std::move(config), file.source(), overrides, families);
 }
 

@@ -156,8 +156,9 @@ Result<ModelConfigFields> parse_model_config(Json config, std::string_view sourc
 // `path` is a GGUF file, a folder with config.json, or a config.json itself. Tensors need not exist except in GGUF.
 Result<ModelConfigFields> read_model_config(const std::string& path, std::span<const std::string> overrides,
                                             const Families& families);
+// `mmproj`: the file of its vision tower; null: there is none, and text is all that it reads.
 Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides,
-                                            const Families& families);
+                                            const Families& families, const GgufFile* mmproj = nullptr);
 
 // GGUF metadata (and which tensors there are) in config.json's words.
 Result<Json> config_json_from_gguf(const GgufFile& file, const Families& families);

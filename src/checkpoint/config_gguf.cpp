@@ -226,6 +226,11 @@ Result<Json> config_json_from_gguf(const GgufFile& file, const Families& familie
   ASSIGN_OR_RETURN(const auto arch, file.string("general.architecture"));
   if (!arch) return invalid("{}: metadata \"general.architecture\" is missing", file.source());
   ASSIGN_OR_RETURN(const Family* family, family_of(file, *arch, families));
+  if (!family && *arch == "clip")
+    return invalid(
+        "{}: general.architecture is \"clip\", which is a vision tower alone; give its text model as "
+        "`model_path`, and this file as `mmproj`",
+        file.source());
   if (!family) {
     std::vector<std::string_view> known;
     for (const Family* f : families.list)

@@ -270,6 +270,21 @@ std::string_view rope_object_in_effect(const Json& config) {
   return {};
 }
 
+double stated_rotation(const FieldReader& in, const ModelConfigFields& fields) {
+  if (!fields.family || !fields.family->partial_rotation) return 1;
+  double factor = fields.family->sizes.rotated;
+  const auto see = [&](const Json* v) {
+    if (v && v->is_number()) factor = std::clamp(v->get<double>(), 0.0, 1.0);
+  };
+  see(in.find("partial_rotary_factor"));
+  if (const std::string_view key = rope_object_in_effect(fields.raw_json); !key.empty()) {
+    const Json* object = in.find(key);
+    if (object && object->is_object()) see(FieldReader(*object, fields.source).find("partial_rotary_factor"));
+  }
+  see(in.find("gguf_partial_rotary_factor"));
+  return factor;
+}
+
 Status read_rope(const FieldReader& in, ModelConfigFields& out) {
   const double theta = out.family ? out.family->sizes.theta : SizeDefaults{}.theta;
   RETURN_IF_ERROR(in.number("rope_theta", kMinTheta, kMaxTheta, theta, out.rope_theta));

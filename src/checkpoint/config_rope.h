@@ -16,4 +16,7 @@ std::string_view rope_object_in_effect(const Json& config);
 // Wants the sizes of heads, which decide about partial rotation.
 Status read_rope(const FieldReader& in, ModelConfigFields& out);
 
+// The part of a head that turns, as the file says it or the family has it; before read_rope(), which checks it.
+double stated_rotation(const FieldReader& in, const ModelConfigFields& fields);
+
 }  // namespace reprise::checkpoint

@@ -58,9 +58,19 @@ void set_prediction_layers_aside(ModelConfigFields& config, Checkpoint& checkpoi
       last > first ? fmt::format("{} to {}", first, last) : fmt::format("{}", first), config.nextn_layers));
 }
 
+// A file of a family that may be text alone: its configuration tells of a tower that was left out.
+void settle_tower(ModelConfigFields& config, const Checkpoint& checkpoint) {
+  if (!config.vision || config.family->architecture == config.family->wrapper) return;
+  const auto& tensors = checkpoint.tensors();
+  if (std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.name.starts_with("visual."); })) return;
+  config.vision.reset();
+  config.raw_json.erase("vision_config");  // what programs are cached by
+  config.notices.push_back("vision_config has no effect: there are no tensors visual.*; effective: the text model");
+}
+
 // A model of text and pictures: what is not of its text model.
 void set_other_models_aside(ModelConfigFields& config, Checkpoint& checkpoint) {
-  if (!config.wrapped || config.vision) return;
+  if (config.vision || (!config.wrapped && !(config.family && config.family->vision))) return;
   uint64_t bytes = 0;
   const size_t count = checkpoint.set_aside([&](const CheckpointTensor& t) {
     std::string_view name = t.name;
@@ -93,6 +103,7 @@ LayerName layer_name(std::string_view tensor) {
 }
 
 void fit_to_tensors(ModelConfigFields& config, Checkpoint& checkpoint, bool nextn_read) {
+  settle_tower(config, checkpoint);
   set_other_models_aside(config, checkpoint);
   set_prediction_layers_aside(config, checkpoint, nextn_read);
   settle_head(config, checkpoint);

@@ -75,6 +75,26 @@ Status add_window_pattern(GgufFields& in) {
   return Status::ok();
 }
 
+Status add_position_sections(GgufFields& in) {
+  const std::string key = in.key("rope.dimension_sections");
+  const GgufValue* v = in.file().find_value(key);
+  if (!v || v->type != GgufValueType::Array || !GgufValue::is_integer_type(v->element) || v->count < 3 || v->count > 4)
+    return invalid("{}: metadata \"{}\" is {}; allowed: three integers, and a fourth of 0", in.file().source(), key,
+                   v ? "no such list" : "missing");
+  Json sections = Json::array();
+  for (uint64_t i = 0; i < v->count; ++i) {
+    ASSIGN_OR_RETURN(const int64_t n, v->as_int(i));
+    if (i == 3 && n != 0)
+      return error(Code::Unsupported, "{}: metadata \"{}\" has a fourth section of {}; allowed: 0", in.file().source(),
+                   key, n);
+    if (i < 3) sections.push_back(n);
+  }
+  Json& scaling = in.out()["rope_scaling"];
+  if (!scaling.is_object()) scaling = Json{{"rope_type", "default"}};
+  scaling["mrope_section"] = std::move(sections);
+  return Status::ok();
+}
+
 Status add_mamba(GgufFields& in, const MambaNames& names) {
   RETURN_IF_ERROR(in.copy("ssm.time_step_rank", names.heads));
   RETURN_IF_ERROR(in.copy("ssm.group_count", names.groups));

@@ -51,6 +51,8 @@ void add_dense_layers(GgufFields& in);
 Status add_long_factors(GgufFields& in);
 // Which layers have the window, where a file lists them.
 Status add_window_pattern(GgufFields& in);
+// Positions in three rows: how many frequencies turn with each.
+Status add_position_sections(GgufFields& in);
 // Mamba-2's sizes, by the names of config.json; `inner`: those of all heads together.
 struct MambaNames {
   const char *heads, *groups, *state, *taps, *inner;

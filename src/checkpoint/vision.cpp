@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "checkpoint/config.h"
+#include "checkpoint/config_rope.h"
 #include "checkpoint/field_reader.h"
 #include "checkpoint/limits.h"
 
@@ -36,6 +37,8 @@ Status read_tower(const FieldReader& in, const VisionDefaults& d, int64_t text_h
   int64_t channels = 3;
   RETURN_IF_ERROR(in.integer("in_channels", 3, 3, 3, channels));
   RETURN_IF_ERROR(in.integer("out_hidden_size", text_hidden, text_hidden, text_hidden, v.out_hidden));
+  RETURN_IF_ERROR(in.boolean("gguf_queries_apart", false, v.apart));
+  if (const Json* rules = in.find("gguf_preprocessor")) v.preprocessor = *rules;
   std::string act;
   RETURN_IF_ERROR(
       in.choice("hidden_act", {"silu", "gelu", "gelu_pytorch_tanh"}, d.windows ? "silu" : "gelu_pytorch_tanh", act));
@@ -55,12 +58,20 @@ Status read_tower(const FieldReader& in, const VisionDefaults& d, int64_t text_h
   RETURN_IF_ERROR(in.integer("num_position_embeddings", 1, 1 << 24, 2304, positions));
   v.side = static_cast<int64_t>(std::sqrt(static_cast<double>(positions)));
   if (v.side * v.side != positions) return in.wrong("num_position_embeddings", Json(positions), "a square");
+  if (!d.deepstack) return Status::ok();
   v.deepstack_blocks = {8, 16, 24};
   RETURN_IF_ERROR(read_integers(in, "deepstack_visual_indexes", v.depth - 1, v.deepstack_blocks));
   return std::is_sorted(v.deepstack_blocks.begin(), v.deepstack_blocks.end(), std::less_equal<>())
              ? Status::ok()
              : in.wrong("deepstack_visual_indexes", *in.find("deepstack_visual_indexes"),
                         "ascending numbers of blocks");
+}
+
+// transformers builds none of these mergers for such a tower.
+void note_deepstack(const Json& tower, ModelConfigFields& out) {
+  const auto it = tower.find("deepstack_visual_indexes");
+  if (it != tower.end() && !it->is_null() && !it->empty())
+    out.notices.push_back("vision_config.deepstack_visual_indexes has no effect: the tower has no deepstack");
 }
 
 }  // namespace
@@ -86,6 +97,7 @@ std::vector<double> VisionFields::axes(int64_t count) const {
 Status read_vision(const FieldReader& in, const VisionDefaults& defaults, ModelConfigFields& out) {
   VisionFields v;
   const Json* tower = in.find("vision_config");
+  if (!tower && in.find("gguf_rope_freqs")) return Status::ok();  // a GGUF file without its `mmproj`
   if (!tower) return in.absent("vision_config", "an object");
   if (!tower->is_object()) return in.wrong("vision_config", *tower, "an object");
   RETURN_IF_ERROR(read_tower(FieldReader(*tower, out.source, "vision_config."), defaults, out.hidden_size, v));
@@ -95,17 +107,19 @@ Status read_vision(const FieldReader& in, const VisionDefaults& defaults, ModelC
   RETURN_IF_ERROR(in.integer("image_token_id", 0, out.vocab_size - 1, defaults.image_token, v.image_token));
   RETURN_IF_ERROR(in.integer("video_token_id", 0, out.vocab_size - 1, defaults.video_token, v.video_token));
   v.told_times = !defaults.windows;
-  const int64_t half = out.head_dim / 2;
+  if (!defaults.deepstack) note_deepstack(*tower, out);
+  const auto turned = static_cast<int64_t>(static_cast<double>(out.head_dim) * stated_rotation(in, out));
+  const int64_t half = turned / 2;
   v.interleaved = defaults.interleaved;
-  v.sections = defaults.interleaved ? std::vector<int64_t>{24, 20, 20} : std::vector<int64_t>{16, 24, 24};
+  v.sections.assign(defaults.sections.begin(), defaults.sections.end());
   for (const char* place : {"rope_scaling", "rope_parameters"})
     if (const Json* rope = in.find(place); rope && rope->is_object()) {
       const FieldReader inner(*rope, out.source, fmt::format("{}.", place));
       RETURN_IF_ERROR(read_integers(inner, "mrope_section", half, v.sections));
     }
   if (v.sections.size() != 3 || v.sections[0] + v.sections[1] + v.sections[2] != half)
-    return invalid("{}: mrope_section [{}]; allowed: three numbers that add up to half a head, {}", out.source,
-                   fmt::join(v.sections, ", "), half);
+    return invalid("{}: mrope_section [{}]; allowed: three numbers that add up to half of what turns of a head, {}",
+                   out.source, fmt::join(v.sections, ", "), half);
   out.vision = std::move(v);
   return Status::ok();
 }

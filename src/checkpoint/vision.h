@@ -2,10 +2,12 @@
 // (mrope_section). Plain values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 
 namespace reprise::checkpoint {
@@ -22,7 +24,8 @@ struct VisionFields {
   std::vector<int64_t> full_blocks;       // those that attend over the whole image where others have windows
   int64_t side = 0;                       // of the square grid of learned positions; 0: there are none
   std::vector<int64_t> deepstack_blocks;  // whose rows are merged apart for the text model's first layers
-  // In the text model: how many frequencies turn with time, row and column; in turns, or one group behind the other.
+  // In the text model, of what turns of a head: how many frequencies turn with time, row and column; in turns, or one
+  // group behind the other.
   std::vector<int64_t> sections;
   bool interleaved = false;
   int64_t image_token = 0;  // stands where a row of an image goes
@@ -30,6 +33,11 @@ struct VisionFields {
   // Of a video: the time of frames is told in words between them; else it is their position, so many a second.
   bool told_times = false;
   double positions_per_second = 0;
+
+  // Of a GGUF file: attention's projections are three tensors, and how pictures are cut, in the words of
+  // preprocessor_config.json; null: the model's folder says so.
+  bool apart = false;
+  Json preprocessor;
 
   int64_t block() const { return merge * merge; }  // patches of a merged row
   int64_t patch_width() const { return 3 * temporal * patch * patch; }
@@ -42,6 +50,8 @@ struct VisionDefaults {
   int64_t depth = 0, hidden = 0, intermediate = 0, heads = 16, patch = 0;
   int64_t image_token = 151655, video_token = 151656;
   bool windows = false, learned = false, interleaved = false;
+  bool deepstack = true;                           // of towers with learned positions
+  std::array<int64_t, 3> sections = {16, 24, 24};  // mrope_section
 };
 
 // The text model's sizes are read already.

@@ -110,7 +110,8 @@ Status Engine::read_config() {
     for (const models::ModelSpec* m : models::all_models()) list.push_back(&m->family);
   const checkpoint::Families known{list, false};
   if (checkpoint_ && checkpoint_->gguf()) {
-    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides, known));
+    ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides, known,
+                                                                   checkpoint_->mmproj()));
   } else {
     ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(options_.model_path, options_.overrides, known));
   }
@@ -159,6 +160,10 @@ Status Engine::read_pooling() {
 Status Engine::open_checkpoint() {
   std::error_code ec;
   const bool folder = std::filesystem::is_directory(options_.model_path, ec);
+  if (!options_.mmproj_path.empty() && (folder || options_.load_format == LoadFormat::Dummy))
+    return invalid("`mmproj` {}: {}; allowed with a model of one GGUF file", options_.mmproj_path,
+                   folder ? options_.model_path + " is a folder, whose vision tower is among its own tensors"
+                          : "`load_format` dummy reads no weights");
   if (folder || options_.load_format == LoadFormat::Dummy) RETURN_IF_ERROR(read_config());
   if (options_.load_format == LoadFormat::Dummy) return Status::ok();
   ASSIGN_OR_RETURN(auto opened, Checkpoint::open(options_.model_path));
@@ -168,6 +173,12 @@ Status Engine::open_checkpoint() {
   if (options_.load_format == LoadFormat::Safetensors && gguf)
     return invalid("{}: a GGUF file, but `load_format` safetensors was given", options_.model_path);
   checkpoint_.emplace(std::move(opened));
+  if (!options_.mmproj_path.empty()) {
+    if (!gguf) return invalid("`mmproj` {}: {} is no GGUF file", options_.mmproj_path, options_.model_path);
+    auto mmproj = checkpoint::GgufFile::open(options_.mmproj_path);
+    if (!mmproj) return mmproj.status().at("`mmproj`");
+    RETURN_IF_ERROR(checkpoint_->add_mmproj(std::move(*mmproj)));
+  }
   if (!folder) RETURN_IF_ERROR(read_config());
   if (options_.prediction) RETURN_IF_ERROR(open_prediction());
   if (!options_.borrows_from.empty()) RETURN_IF_ERROR(open_trained_head());
@@ -546,7 +557,9 @@ Status Engine::open() {
   if (tower_) params.insert(params.end(), tower_->params().begin(), tower_->params().end());
   std::vector<void*> lent = lent_params(params, builder);
   ASSIGN_OR_RETURN(params_, ParamStore::create(std::move(params), *platform_.device, std::move(lent)));
-  tell_quantisation(*quantisation_, builder.derived());
+  std::vector<DerivedParam> derived = builder.derived();
+  if (tower_) derived.insert(derived.end(), tower_->derived().begin(), tower_->derived().end());
+  tell_quantisation(*quantisation_, derived);
   times_.compile_s = seconds_since(start);
   step_bytes_ = builder.bytes_per_step();
   expert_bytes_ = builder.expert_bytes();
@@ -566,7 +579,9 @@ Status Engine::check_tower() const {
     return error(Code::Unsupported, "`tp_size` {}: over ranks the vision tower of {} runs on the CPU; `device` is {}",
                  options_.member->world().size, name, device_kind_name(device.kind));
   if (options_.sequence_parts > 1)
-    return error(Code::Unsupported, "`enable_dp_attention`: {} reads images, which are not shared out; leave it out",
+    return error(Code::Unsupported,
+                 "`enable_dp_attention`: {} reads images, which are not shared out; leave it out, or the tower by "
+                 "`override` vision_config=null where the text model is one of its own",
                  name);
   return Status::ok();
 }

@@ -63,6 +63,7 @@ struct Beside {
 
 struct EngineOptions {
   std::string model_path;         // GGUF file, or folder with config.json
+  std::string mmproj_path;        // GGUF file of the vision tower beside that of the model; empty: there is none
   std::optional<DType> dtype;     // nullopt = auto: usual_dtype() of memory_rules.h
   std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype; I8: a scale per row
   LoadFormat load_format = LoadFormat::Auto;

@@ -33,6 +33,7 @@ Status Engine::find_prediction() {
     return error(Code::Unsupported, "`speculative_algorithm` NEXTN: {}: {} is {}; allowed: 1, for drafts", f.source,
                  model_->count_field, layers);
   f.nextn_layers = 0;  // nothing is behind it
+  f.vision.reset();    // it guesses by tokens alone
   return Status::ok();
 }
 

@@ -1,10 +1,12 @@
 // Qwen3-Next and Qwen3.5: most layers keep a state for each sequence (the gated delta rule), every fourth attends
-// through a gate. Norms are centred. Qwen3.5 is the text model of one with pictures, whose positions in three rows are
-// one row for text. A layer that predicts further tokens ("mtp") attends, and is read for drafts alone.
+// through a gate. Norms are centred. Qwen3.5 stands behind a vision tower (models/vision.h) where its file has one:
+// that of Qwen3-VL without deepstack. A layer that predicts further tokens ("mtp") attends, and is read for drafts
+// alone.
 #include "checkpoint/config_groups.h"
 #include "checkpoint/gguf_groups.h"
 #include "models/draft_head.h"
 #include "models/experts.h"
+#include "models/image_step.h"
 #include "models/state_layers.h"
 #include "nn/gated.h"
 
@@ -74,22 +76,22 @@ void declare(const ModelConfig& config, const TraceOptions& trace, StepSpec& ste
   declare_states(config.fields, trace, {"delta", s.taps, s.columns(), s.value_heads, s.key, s.value}, step);
 }
 
-constexpr std::string_view kFields[] = {"attention_bias",
-                                        "attn_output_gate",
-                                        "full_attention_interval",
-                                        "linear_num_key_heads",
-                                        "linear_num_value_heads",
-                                        "linear_key_head_dim",
-                                        "linear_value_head_dim",
-                                        "linear_conv_kernel_dim",
-                                        "num_experts",
-                                        "num_local_experts",
-                                        "shared_expert_intermediate_size",
-                                        "norm_topk_prob",
-                                        "mlp_only_layers",
-                                        "decoder_sparse_step",
-                                        "gguf_flat_projections"};
-constexpr auto kDenseFields = std::span(kFields).first(8), kFields35Moe = std::span(kFields).first(11);
+void declare_35(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) {
+  declare(config, trace, step);
+  if (config.fields.vision) declare_images(config, trace, step);
+}
+
+constexpr std::string_view kFields[] = {"vision_config",          "image_token_id",
+                                        "video_token_id",         "attention_bias",
+                                        "attn_output_gate",       "full_attention_interval",
+                                        "linear_num_key_heads",   "linear_num_value_heads",
+                                        "linear_key_head_dim",    "linear_value_head_dim",
+                                        "linear_conv_kernel_dim", "num_experts",
+                                        "num_local_experts",      "shared_expert_intermediate_size",
+                                        "norm_topk_prob",         "mlp_only_layers",
+                                        "decoder_sparse_step",    "gguf_flat_projections"};
+constexpr auto kFieldsNext = std::span(kFields).subspan(3), kDenseFields = std::span(kFields).first(11),
+               kFields35Moe = std::span(kFields).first(14);
 
 Status read_with_experts(const FieldReader& in, int64_t count, int64_t per_token, ModelConfigFields& out) {
   RETURN_IF_ERROR(checkpoint::read_state_layers(in, out));
@@ -132,13 +134,33 @@ Status read_next(const FieldReader& in, ModelConfigFields& out) {
   return in.boolean("norm_topk_prob", true, out.experts.normalise);
 }
 
+// A file may be of the text model alone.
+Status read_tower(const FieldReader& in, ModelConfigFields& out) {
+  constexpr checkpoint::VisionDefaults kTower{.depth = 27,
+                                              .hidden = 1152,
+                                              .intermediate = 4304,
+                                              .patch = 16,
+                                              .image_token = 248056,
+                                              .video_token = 248057,
+                                              .learned = true,
+                                              .interleaved = true,
+                                              .deepstack = false,
+                                              .sections = {11, 11, 10}};
+  return in.find("vision_config") ? checkpoint::read_vision(in, kTower, out) : Status::ok();
+}
+
+Status read_35(const FieldReader& in, ModelConfigFields& out) {
+  RETURN_IF_ERROR(checkpoint::read_state_layers(in, out));
+  return read_tower(in, out);
+}
+
 Status read_35_moe(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(read_with_experts(in, 256, 8, out));
   out.experts.normalise = true;
-  return Status::ok();
+  return read_tower(in, out);
 }
 
-constexpr std::string_view kUnread[] = {"mtp.", "model.visual."};
+constexpr std::string_view kUnread[] = {"mtp."};
 
 constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t hidden, int64_t intermediate, int64_t layers,
                                          int64_t kv_heads) {
@@ -160,7 +182,7 @@ extern const ModelSpec kPredictionNext, kPrediction35, kPrediction35Moe;  // bel
 const ModelSpec kQwen3Next{.family = {.architecture = "Qwen3NextForCausalLM",
                                       .model_type = "qwen3_next",
                                       .sizes = sizes(151936, 2048, 5632, 48, 2),
-                                      .fields = kFields,
+                                      .fields = kFieldsNext,
                                       .read = read_next,
                                       .window_switch = true,
                                       .gguf = {.name = "qwen3next", .experts = "num_experts", .add = add_next},
@@ -175,14 +197,15 @@ const ModelSpec kQwen35{.family = {.architecture = "Qwen3_5ForCausalLM",
                                    .model_type = "qwen3_5_text",
                                    .sizes = sizes(248320, 4096, 12288, 32, 4),
                                    .fields = kDenseFields,
-                                   .read = checkpoint::read_state_layers,
+                                   .read = read_35,
                                    .window_switch = true,
                                    .wrapper = "Qwen3_5ForConditionalGeneration",
+                                   .vision = true,
                                    .partial_rotation = true},
                         .forward = forward<nn::DeltaTensors::Apart>,
                         .qk_norm = true,
                         .unread = kUnread,
-                        .declare = declare,
+                        .declare = declare_35,
                         .prediction = &kPrediction35};
 
 // No layer is dense, so the size of a dense one is used by none.
@@ -193,11 +216,12 @@ const ModelSpec kQwen35Moe{.family = {.architecture = "Qwen3_5MoeForCausalLM",
                                       .read = read_35_moe,
                                       .window_switch = true,
                                       .wrapper = "Qwen3_5MoeForConditionalGeneration",
+                                      .vision = true,
                                       .partial_rotation = true},
                            .forward = forward<nn::DeltaTensors::Apart>,
                            .qk_norm = true,
                            .unread = kUnread,
-                           .declare = declare,
+                           .declare = declare_35,
                            .prediction = &kPrediction35Moe};
 
 namespace {

@@ -2,6 +2,7 @@
 // (models/vision.h), whose rows stand in the places of placeholders; positions have three parts.
 #include "checkpoint/config_groups.h"
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "models/decoder.h"
 #include "models/image_step.h"
 #include "models/qwen.h"
@@ -30,8 +31,13 @@ Status read25(const FieldReader& in, ModelConfigFields& out) {
                                  out);
 }
 
-constexpr checkpoint::VisionDefaults kTower3{
-    .depth = 27, .hidden = 1152, .intermediate = 4304, .patch = 16, .learned = true, .interleaved = true};
+constexpr checkpoint::VisionDefaults kTower3{.depth = 27,
+                                             .hidden = 1152,
+                                             .intermediate = 4304,
+                                             .patch = 16,
+                                             .learned = true,
+                                             .interleaved = true,
+                                             .sections = {24, 20, 20}};
 
 Status read3_vl(const FieldReader& in, ModelConfigFields& out) { return checkpoint::read_vision(in, kTower3, out); }
 
@@ -47,6 +53,12 @@ Status read3_vl_moe(const FieldReader& in, ModelConfigFields& out) {
   return checkpoint::read_vision(in, kTower3, out);
 }
 
+Status add_vl_moe(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(checkpoint::add_expert_sizes(in, true));
+  checkpoint::add_dense_layers(in);
+  return checkpoint::add_position_sections(in);
+}
+
 constexpr std::string_view kFieldsVl[] = {"vision_config", "image_token_id", "video_token_id"};
 constexpr std::string_view kFields3Vl[] = {"vision_config", "image_token_id", "video_token_id", "attention_bias"};
 constexpr std::string_view kFields3VlMoe[] = {"vision_config",   "image_token_id",    "video_token_id",
@@ -54,27 +66,29 @@ constexpr std::string_view kFields3VlMoe[] = {"vision_config",   "image_token_id
                                               "mlp_only_layers", "num_local_experts", "decoder_sparse_step"};
 }  // namespace
 
-const ModelSpec kQwen25Vl{.family = {.architecture = "Qwen2_5_VLForConditionalGeneration",
-                                     .model_type = "qwen2_5_vl_text",
-                                     .other_model_type = "qwen2_5_vl",
-                                     .sizes = {.vocab = 152064,
-                                               .hidden = 8192,
-                                               .intermediate = 29568,
-                                               .layers = 80,
-                                               .heads = 64,
-                                               .kv_heads = 8,
-                                               .positions = 32768,
-                                               .window = 4096,
-                                               .eps = 1e-5,
-                                               .theta = 1e6},
-                                     .fields = kFieldsVl,
-                                     .read = read25,
-                                     .slides = qwen_slides,
-                                     .window_switch = true,
-                                     .wrapper = "Qwen2_5_VLForConditionalGeneration",
-                                     .vision = true},
-                          .forward = qwen25_vl,
-                          .declare = declare_vl};
+const ModelSpec kQwen25Vl{
+    .family = {.architecture = "Qwen2_5_VLForConditionalGeneration",
+               .model_type = "qwen2_5_vl_text",
+               .other_model_type = "qwen2_5_vl",
+               .sizes = {.vocab = 152064,
+                         .hidden = 8192,
+                         .intermediate = 29568,
+                         .layers = 80,
+                         .heads = 64,
+                         .kv_heads = 8,
+                         .positions = 32768,
+                         .window = 4096,
+                         .eps = 1e-5,
+                         .theta = 1e6},
+               .fields = kFieldsVl,
+               .read = read25,
+               .slides = qwen_slides,
+               .window_switch = true,
+               .gguf = {.name = "qwen2vl", .qkv_bias = true, .add = checkpoint::add_position_sections},
+               .wrapper = "Qwen2_5_VLForConditionalGeneration",
+               .vision = true},
+    .forward = qwen25_vl,
+    .declare = declare_vl};
 
 const ModelSpec kQwen3Vl{.family = {.architecture = "Qwen3VLForConditionalGeneration",
                                     .model_type = "qwen3_vl_text",
@@ -90,6 +104,7 @@ const ModelSpec kQwen3Vl{.family = {.architecture = "Qwen3VLForConditionalGenera
                                               .theta = 5e6},
                                     .fields = kFields3Vl,
                                     .read = read3_vl,
+                                    .gguf = {.name = "qwen3vl", .add = checkpoint::add_position_sections},
                                     .wrapper = "Qwen3VLForConditionalGeneration",
                                     .vision = true},
                          .forward = qwen3_vl,
@@ -109,6 +124,7 @@ const ModelSpec kQwen3VlMoe{.family = {.architecture = "Qwen3VLMoeForConditional
                                                  .theta = 5e5},
                                        .fields = kFields3VlMoe,
                                        .read = read3_vl_moe,
+                                       .gguf = {.name = "qwen3vlmoe", .experts = "num_experts", .add = add_vl_moe},
                                        .wrapper = "Qwen3VLMoeForConditionalGeneration",
                                        .vision = true},
                             .forward = qwen_moe::qwen3_moe,

@@ -24,8 +24,13 @@ Tensor tower_norm(Tensor x, const VisionFields& v, const nn::ParamScope& p) {
 
 Tensor tower_attention(const VisionFields& v, Tensor x, const TowerStep& in, int64_t block, const nn::ParamScope& p) {
   const int64_t size = v.hidden / v.heads;
-  const Tensor qkv = nn::linear(x, p / "qkv", 3 * v.hidden, true, nn::Shard::None);
-  const auto part = [&](int64_t i) { return nn::heads(nn::slice(qkv, i * v.hidden, v.hidden), size); };
+  const Tensor qkv = v.apart ? Tensor() : nn::linear(x, p / "qkv", 3 * v.hidden, true, nn::Shard::None);
+  const auto part = [&](int64_t i) {
+    constexpr std::string_view kApart[] = {"q", "k", "v"};
+    return nn::heads(v.apart ? nn::linear(x, p / kApart[i], v.hidden, true, nn::Shard::None)
+                             : nn::slice(qkv, i * v.hidden, v.hidden),
+                     size);
+  };
   const Tensor q = nn::rope(part(0), in.table), k = nn::rope(part(1), in.table);
   const Tensor seen = nn::segment_attention(q, k, part(2), v.full(block) ? in.borders : in.windows,
                                             1.0 / std::sqrt(static_cast<double>(size)));

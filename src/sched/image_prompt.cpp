@@ -22,6 +22,12 @@ Status hold_to_tower(const images::PatchRules& rules, const checkpoint::VisionFi
                  rules.patch, rules.merge, rules.temporal, vision.patch, vision.merge, vision.temporal);
 }
 
+// Of a GGUF file, where `file` is none.
+Result<images::PatchRules> rules_of_metadata(Json rules, bool of_videos, const images::PatchRules& missing) {
+  if (of_videos) rules.erase("size");  // whose bounds are no matter of videos
+  return images::read_patch_rules(rules, "mmproj", missing);
+}
+
 Result<images::PatchRules> read_cutting_rules(const std::string& file, const images::PatchRules& missing) {
   ASSIGN_OR_RETURN(const std::string text, read_file(file));
   ASSIGN_OR_RETURN(const Json json, parse_json(text, file));
@@ -34,10 +40,18 @@ std::string pixel_bytes(const images::Pixels& pixels) {
 
 }  // namespace
 
+std::string reads_no_images(const checkpoint::ModelConfigFields& fields) {
+  const bool has_towers = fields.family && fields.family->vision && fields.raw().contains("gguf_rope_freqs");
+  return fmt::format("{} reads no images{}", fields.architecture,
+                     has_towers ? " without the GGUF file of its vision tower (`mmproj`)" : "");
+}
+
 Result<images::PatchRules> patch_rules(const std::string& path, const checkpoint::VisionFields& vision,
                                        int64_t max_rows) {
-  const std::string file = path + "/preprocessor_config.json";
-  ASSIGN_OR_RETURN(images::PatchRules rules, read_cutting_rules(file, {}));
+  const bool told = !vision.preprocessor.is_null();
+  const std::string file = told ? "mmproj" : path + "/preprocessor_config.json";
+  ASSIGN_OR_RETURN(images::PatchRules rules,
+                   told ? rules_of_metadata(vision.preprocessor, false, {}) : read_cutting_rules(file, {}));
   RETURN_IF_ERROR(hold_to_tower(rules, vision, file));
   const int64_t side = rules.patch * rules.merge, most = max_rows * side * side;
   if (most < rules.min_pixels)
@@ -63,7 +77,9 @@ Result<VideoRules> video_rules(const std::string& path, const checkpoint::Vision
   std::error_code ec;
   if (!std::filesystem::exists(file, ec)) file = path + "/preprocessor_config.json";
   VideoRules out{{}, max_rows, vision.told_times, vision.positions_per_second};
-  ASSIGN_OR_RETURN(out.patches, read_cutting_rules(file, missing));
+  const bool told = !vision.preprocessor.is_null();
+  ASSIGN_OR_RETURN(out.patches,
+                   told ? rules_of_metadata(vision.preprocessor, true, missing) : read_cutting_rules(file, missing));
   RETURN_IF_ERROR(hold_to_tower(out.patches, vision, file));
   return out;
 }

@@ -7,14 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/vision.h"
+#include "checkpoint/config.h"
 #include "engine/image.h"
 #include "images/patches.h"
 
 namespace reprise::sched {
 
-// How the model at `path` (a folder) has its images cut: preprocessor_config.json, held against the tower's fields;
-// no image has more than `max_rows` rows, larger ones are scaled down.
+// What is said of a model without a tower to one who sends an image.
+std::string reads_no_images(const checkpoint::ModelConfigFields& fields);
+
+// How the model at `path` (a folder) has its images cut: preprocessor_config.json, held against the tower's fields, or
+// of a GGUF file what its tower's metadata say; no image has more than `max_rows` rows, larger ones are scaled down.
 Result<images::PatchRules> patch_rules(const std::string& path, const checkpoint::VisionFields& vision,
                                        int64_t max_rows);
 // Its videos: video_preprocessor_config.json, or where there is none the rules of images.

@@ -23,6 +23,9 @@ const OrderedJson kAnyObject = {{"type", "object"}};
 // Whether a grammar can be made of it, alone.
 bool understood(const OrderedJson& schema) { return Grammar::from_json_schema(schema).is_ok(); }
 
+// Calls are objects in a list.
+bool is_list(ToolFormat format) { return format == ToolFormat::Hunyuan || format == ToolFormat::Nemotron; }
+
 bool refers(const OrderedJson& schema) {
   if (schema.is_object() && schema.contains("$ref")) return true;
   return schema.is_structured() && std::any_of(schema.begin(), schema.end(), refers);
@@ -38,7 +41,7 @@ class Calls {
     const CallMarks marks = call_marks(form_.format).front();
     const NodeId opened = rules_.node(), done = rules_.node(), again = rules_.node();
     json_.blank(rules_.literal(rules_.start(call), marks.begin), opened);
-    const bool list = form_.format == ToolFormat::Hunyuan;
+    const bool list = is_list(form_.format);
     const NodeId first = list ? rules_.literal(opened, "[") : opened, last = list ? rules_.node() : done;
     for (const OrderedJson& tool : form_.tools)
       RETURN_IF_ERROR(style_ ? tags(tool["function"], first, last) : object(tool["function"], first, last));
@@ -180,9 +183,7 @@ std::string CallForm::key() const {
   return fmt::format("{}{}{}", static_cast<int>(format), several ? "+" : "1", tools.dump());
 }
 
-bool has_call_form(ToolFormat format) {
-  return format == ToolFormat::Hermes || format == ToolFormat::Hunyuan || tag_style(format);
-}
+bool has_call_form(ToolFormat format) { return format == ToolFormat::Hermes || is_list(format) || tag_style(format); }
 
 OrderedJson parameters_of(const OrderedJson& function) {
   const auto it = function.find("parameters");

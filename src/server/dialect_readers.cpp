@@ -334,7 +334,8 @@ ReadCalls read_dialect(ToolFormat format, std::string_view text, const OrderedJs
     case ToolFormat::MiniMax: return read_tags(format, text, tools);
     case ToolFormat::Glm: return ArgumentTags(text, tools).one();
     case ToolFormat::Kimi: return read_kimi(text, tools);
-    case ToolFormat::Cohere: return read_list(text);
+    case ToolFormat::Cohere:
+    case ToolFormat::Nemotron: return read_list(text);
     case ToolFormat::Granite: return read_granite(text);
     case ToolFormat::Phi4: return read_phi4(text);
     case ToolFormat::Hunyuan: return read_hunyuan(text, tools);

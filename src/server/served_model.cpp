@@ -36,6 +36,7 @@ void set_videos(ServedImages& out, const ServedModel& m, const engine::Engine& e
 
 void set_images(ServedModel& m, const engine::Engine& e) {
   const auto& vision = e.config().vision;
+  if (!vision) m.images_problem = sched::reads_no_images(e.config());
   if (!vision || !m.tokenizer) return;
   auto rules = sched::patch_rules(m.path, *vision, e.max_image_rows());
   const auto mark = m.tokenizer->id_to_token(static_cast<int32_t>(vision->image_token));

@@ -74,7 +74,7 @@ struct ServedModel {
   checkpoint::GenerationDefaults defaults;            // where a request is silent
   std::vector<int32_t> eos_tokens;
   std::optional<ServedImages> images;  // none: it reads no images
-  std::string images_problem;          // why not, where it has a tower
+  std::string images_problem;          // why not
   int64_t context_length = 0;
   int64_t vocab_size = 0;
   checkpoint::PoolingFields pooling;  // of a model that gives vectors or scores, rows of `pooled_size` numbers

@@ -42,6 +42,8 @@ constexpr FormatName kFormats[] = {{"none", ToolFormat::None},
                                    {"hunyuan_a13b", ToolFormat::Hunyuan},
                                    {"hy_v3", ToolFormat::Hunyuan},
                                    {"ernie45", ToolFormat::Hermes},
+                                   {"nemotron_json", ToolFormat::Nemotron},
+                                   {"llama_nemotron_json", ToolFormat::Nemotron},
                                    {"olmo3", ToolFormat::Olmo3},
                                    {"pythonic", ToolFormat::Pythonic},
                                    {"llama4_pythonic", ToolFormat::Pythonic},
@@ -73,6 +75,7 @@ ToolFormat tool_format_of_template(std::string_view t) {
   if (shows("<|START_ACTION|>")) return ToolFormat::Cohere;
   // Hy3 makes its marks from a suffix.
   if (shows("<tool_calls>") || shows("<tool_calls{}>") || shows("<tool_calls:opensource>")) return ToolFormat::Hunyuan;
+  if (shows("<TOOLCALL>")) return ToolFormat::Nemotron;
   if (shows("<function_calls>")) return ToolFormat::Olmo3;
   if (shows("<arg_key>")) return ToolFormat::Glm;
   if (shows("<function=")) return ToolFormat::Qwen3Coder;
@@ -97,6 +100,7 @@ std::span<const CallMarks> call_marks(ToolFormat format) {
                              kGranite[] = {{"<|tool_call|>", ""}, {"<tool_call>", ""}},
                              kHunyuan[] = {{"<tool_calls>", "</tool_calls>"},
                                            {"<tool_calls:opensource>", "</tool_calls:opensource>"}},
+                             kNemotron[] = {{"<TOOLCALL>", "</TOOLCALL>"}},
                              kOlmo[] = {{"<function_calls>", "</function_calls>"}};
   switch (format) {
     case ToolFormat::Hermes:
@@ -111,6 +115,7 @@ std::span<const CallMarks> call_marks(ToolFormat format) {
     case ToolFormat::Phi4: return kPhi;
     case ToolFormat::Granite: return kGranite;
     case ToolFormat::Hunyuan: return kHunyuan;
+    case ToolFormat::Nemotron: return kNemotron;
     case ToolFormat::Olmo3: return kOlmo;
     default: return {};
   }
@@ -126,7 +131,8 @@ bool marks_are_special(ToolFormat format) {
     case ToolFormat::Cohere:
     case ToolFormat::Phi4:
     case ToolFormat::Granite:
-    case ToolFormat::Hunyuan: return true;
+    case ToolFormat::Hunyuan:
+    case ToolFormat::Nemotron: return true;
     default: return false;
   }
 }

@@ -27,6 +27,7 @@ enum class ToolFormat : uint8_t {
   Phi4,        // <|tool_call|>, a call or a list of them, <|/tool_call|>; or functools and the list (Phi-4-mini)
   Granite,     // <|tool_call|> or <tool_call> and a list up to the end of the answer (Granite 3)
   Hunyuan,     // <tool_calls> and a list (A13B), or calls with GLM's tags (Hy3)
+  Nemotron,    // <TOOLCALL>, a list, </TOOLCALL> (Nemotron Nano 2)
   Olmo3,       // <function_calls>, NAME(key=value, ...) on each line, </function_calls>
   Harmony,     // messages to functions, in OpenAI's format (harmony_reader.h)
   Pythonic,    // the whole answer is [NAME(key=value, ...), ...] (Llama 3.2 and 4)

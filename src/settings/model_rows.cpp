@@ -5,6 +5,7 @@ namespace reprise::settings {
 std::vector<Setting> model_rows() {
   return {
       also("model,-m,--model,--hf-repo", text("model_path", "PATH", kModelPathHelp)),
+      text("mmproj", "PATH", "GGUF file of the vision tower of a model that is one GGUF file itself"),
       text("revision", "NAME", "branch, tag or commit of a model by name; default: the hub's"),
       text("download_dir", "DIR", "where models by name are kept; default: HF_HUB_CACHE, or ~/.cache/huggingface/hub"),
       by_model(also("--tokenizer",

@@ -10,12 +10,12 @@ namespace {
 constexpr const char* kToolParsers =
     "auto none hermes qwen qwen25 llama3 llama3_json llama4_json deepseekv3 deepseekv31 deepseek_v3 deepseek_v31 "
     "mistral qwen3_coder qwen3_xml glm glm45 glm47 kimi_k2 minimax-m2 minimax_m2 seed_oss cohere_command3 "
-    "cohere_command4 phi4_mini_json granite granite4 hunyuan hunyuan_a13b hy_v3 ernie45 olmo3 pythonic "
-    "llama4_pythonic gpt-oss openai";
+    "cohere_command4 phi4_mini_json granite granite4 hunyuan hunyuan_a13b hy_v3 ernie45 nemotron_json "
+    "llama_nemotron_json olmo3 pythonic llama4_pythonic gpt-oss openai";
 constexpr const char* kReasoningParsers =
     "auto none qwen3 qwen3-thinking deepseek-r1 deepseek_r1 deepseek-v3 deepseek_v3 glm45 glm47 kimi kimi_k2 minimax "
     "minimax_m2 cohere_command3 cohere_command4 seed_oss hunyuan hunyuan_a13b hy_v3 ernie45 granite "
-    "granite_thinking_parser olmo3 mistral gpt-oss openai_gptoss";
+    "granite_thinking_parser nano_v3 nemotron_3 nemotron_v3 olmo3 mistral gpt-oss openai_gptoss";
 
 std::vector<std::string> words(const char* text) {
   std::istringstream in(text);

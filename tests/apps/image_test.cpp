@@ -90,6 +90,36 @@ TEST(Image, TheCommandTakesImagesInTheirPlaces) {
   EXPECT_EQ(chat["output"]["token_ids"], in_front["tokens"]);
 }
 
+// A text model and its tower as GGUF files (tools/golden/make_mmproj.py).
+class Mmproj : public testing::TestWithParam<std::string> {
+ protected:
+  std::string folder() const { return kData + "vision/" + GetParam() + "_gguf/"; }
+  std::string generate() const {
+    const std::string words = answers()[0]["messages"][0]["content"][2]["text"];
+    return fmt::format(
+        "generate --threads 2 --log-level warning --dtype float32 --temperature 0 --max-new-tokens 10 "
+        "--json --apply-chat-template -p '{}' --image {} --image {} --model-path {}",
+        words, image("rgb.png"), image("rgb.jpeg"), folder() + "model.gguf");
+  }
+  Json answers() const { return Json::parse(content_of(folder() + "answers.json")); }
+};
+
+TEST_P(Mmproj, PicturesAreAnsweredAsByTheReference) {
+  const OrderedJson want(answers()[0]);
+  const OrderedJson chat = json_of(run_binary(generate() + " --mmproj " + folder() + "mmproj.gguf"));
+  EXPECT_EQ(chat["prompt_tokens"], want["prompt_tokens"]);
+  EXPECT_EQ(chat["output"]["token_ids"], want["tokens"]);
+}
+
+TEST_P(Mmproj, WithoutTheFileOfTheTowerPicturesAreRefused) {
+  const Outcome o = run_binary(generate());
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_TRUE(holds(o.err, "reads no images without the GGUF file of its vision tower (--mmproj)")) << o.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Mmproj, testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
+                         [](const auto& i) { return i.param; });
+
 // tools/golden/make_video.py: places of frames and positions as transformers 4 has them.
 class Video : public testing::TestWithParam<std::string> {
  protected:

@@ -153,6 +153,7 @@ Json published(bool next) {
     return c;
   }
   c.update(Json{{"model_type", "qwen3_5_text"},
+                {"vocab_size", 248320},
                 {"intermediate_size", 6144},
                 {"attn_output_gate", true},
                 {"mamba_ssm_dtype", "float32"},
@@ -169,7 +170,15 @@ Json published(bool next) {
   return {{"architectures", {"Qwen3_5ForConditionalGeneration"}},
           {"model_type", "qwen3_5"},
           {"text_config", c},
-          {"vision_config", {{"depth", 27}}},
+          {"vision_config",
+           {{"depth", 27},
+            {"hidden_size", 1152},
+            {"intermediate_size", 4304},
+            {"num_heads", 16},
+            {"patch_size", 16},
+            {"out_hidden_size", 2048},
+            {"num_position_embeddings", 2304},
+            {"deepstack_visual_indexes", Json::array()}}},
           {"image_token_id", 248056}};
 }
 
@@ -194,6 +203,54 @@ TEST(StateModelConfigs, AreReadAsTheyArePublished) {
     EXPECT_EQ(f->experts.normalise, next);
     for (const std::string& notice : f->notices) EXPECT_EQ(notice.find("mrope"), std::string::npos) << notice;
   }
+}
+
+// The tower of Qwen3.5: no deepstack, and three parts of the quarter of a head that turns.
+TEST(StateModelConfigs, TowersAreReadAsTheyArePublished) {
+  const auto f = fields_of(published(false));
+  ASSERT_TRUE(f.is_ok()) << f.status().message();
+  ASSERT_TRUE(f->vision);
+  EXPECT_EQ(f->vision->sections, (std::vector<int64_t>{11, 11, 10}));
+  EXPECT_TRUE(f->vision->interleaved && f->vision->told_times);
+  EXPECT_EQ(f->vision->image_token, 248056);
+  EXPECT_EQ(f->vision->video_token, 248057);
+  EXPECT_EQ(f->vision->side, 48);
+  EXPECT_TRUE(f->vision->deepstack_blocks.empty());
+  // Where a file is silent, what configuration_qwen3_5.py and modeling_qwen3_5.py of transformers take.
+  Json silent = published(false);
+  silent["vision_config"] = Json::object();
+  silent["text_config"]["rope_parameters"].erase("mrope_section");
+  const auto usual = fields_of(silent);
+  ASSERT_TRUE(usual.is_ok()) << usual.status().message();
+  EXPECT_EQ(usual->vision->sections, f->vision->sections);
+  EXPECT_EQ(usual->vision->depth, 27);
+  EXPECT_TRUE(usual->vision->deepstack_blocks.empty());
+}
+
+TEST(StateModelConfigs, ATowerMayBeMissingButNotWrong) {
+  for (const bool erased : {true, false}) {
+    Json c = published(false);
+    if (erased)
+      c.erase("vision_config");
+    else
+      c["vision_config"] = nullptr;
+    const auto f = fields_of(c);
+    ASSERT_TRUE(f.is_ok()) << f.status().message();
+    EXPECT_FALSE(f->vision);
+  }
+  Json c = published(false);
+  c["text_config"]["rope_parameters"]["mrope_section"] = {24, 20, 20};
+  EXPECT_NE(fields_of(c).status().message().find("mrope_section [24, 20, 20]; allowed: three numbers that add up to "
+                                                 "half of what turns of a head, 32"),
+            std::string::npos)
+      << fields_of(c).status().message();
+  c = published(false);
+  c["vision_config"]["deepstack_visual_indexes"] = {5, 11, 17};
+  const auto deep = fields_of(c);
+  ASSERT_TRUE(deep.is_ok()) << deep.status().message();
+  EXPECT_TRUE(std::any_of(deep->notices.begin(), deep->notices.end(), [](const std::string& n) {
+    return n.find("deepstack_visual_indexes has no effect") != std::string::npos;
+  }));
 }
 
 TEST(StateModelConfigs, WhatIsNotComputedIsRefusedByName) {

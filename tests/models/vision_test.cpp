@@ -35,6 +35,10 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& model, const Mod
   engine::EngineOptions o;
   o.member = m.member;
   o.model_path = vision_folder(model);
+  if (testing_support::is_gguf(model)) {
+    o.mmproj_path = o.model_path + "/mmproj.gguf";
+    o.model_path += "/model.gguf";
+  }
   o.dtype = m.dtype;
   o.quantization = m.quantization;
   o.chunked_prefill_size = m.chunk;
@@ -226,7 +230,8 @@ TEST_P(VisionTest, WithoutImagesItIsATextModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, VisionTest,
-                         testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen2_5_vl:video",
+                         testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5_vl", "qwen3_5_vl_moe",
+                                         "qwen2_5_vl_gguf", "qwen3_vl_gguf", "qwen3_vl_moe_gguf", "qwen2_5_vl:video",
                                          "qwen3_vl:video"),
                          [](const auto& i) {
                            std::string name = i.param;

@@ -10,6 +10,7 @@
 #include "sched/scheduler.h"
 #include "support/answers.h"
 #include "support/heads.h"
+#include "support/vision_golden.h"
 
 namespace reprise::sched::head_drafter_test {
 namespace {
@@ -146,6 +147,43 @@ TEST(HeadDrafter, WhatItSharesWithTheModelIsThereOnce) {
     EXPECT_GE(saved, shared);
     EXPECT_LT(saved, shared + shared * 7 / 10);
     EXPECT_GE(static_cast<engine::Engine*>((*e)->draft())->memory().weight_bytes, shared);
+  }
+}
+
+// Pictures are the model's: its head has no tower, and guesses behind their placeholders. Prompts go on behind pictures
+// where another left off.
+TEST(HeadDrafter, AnswersBehindPicturesAreThoseWithoutAHead) {
+  const std::string folder = "../vision/qwen3_5_vl";
+  const testing_support::VisionGolden golden("qwen3_5_vl");
+  auto e = open_with_head({.model = folder, .head = folder, .chunk = 32});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  ASSERT_TRUE((*e)->tower());
+  EXPECT_EQ(static_cast<engine::Engine*>((*e)->draft())->tower(), nullptr);
+  const auto tokens = golden.get<int32_t>("tokens");
+  std::vector<Tokens> want;
+  for (const bool drafts : {false, true}) {
+    SchedulerOptions o;
+    o.speculation.adaptive = false;
+    o.speculation.draft_tokens = kDrafts + 1;
+    if (drafts)
+      o.drafter = [&] {
+        return std::make_unique<ModelDrafter>(*(*e)->draft(), ModelDrafterOptions{.most_drafts = kDrafts});
+      };
+    Scheduler scheduler(**e, o);
+    for (size_t round = 0; round < 2; ++round) {
+      Asked a = ask(tokens, 60);
+      a.request.prompt.push_back(7);
+      a.request.sampling.ignore_eos = true;
+      a.request.images = golden.images();
+      ASSERT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+      while (!scheduler.idle()) scheduler.step();
+      ASSERT_TRUE(a.answer->result->status.is_ok()) << a.answer->result->status.message();
+      if (!drafts)
+        want.push_back(a.answer->tokens);
+      else
+        EXPECT_EQ(a.answer->tokens, want[round]);
+    }
+    EXPECT_EQ(scheduler.stats().speculation.draft_tokens > 60, drafts);
   }
 }
 

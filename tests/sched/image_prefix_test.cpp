@@ -121,6 +121,38 @@ TEST(VideoPrefix, IsNotSharedByOtherTimes) {
   EXPECT_LE(got.cached, images[1].first);
 }
 
+// A model with states goes on from one that is kept behind a border of a page (kept_states_test.cpp). That it is one of
+// the same images is what its key says.
+TEST(ImagePrefixOfStates, IsSharedByImagesAndNotByTheirPlaceholders) {
+  const VisionGolden golden("qwen3_5_vl");
+  auto e = open("qwen3_5_vl");
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const auto images = golden.images();
+  Tokens prompt = golden.get<int32_t>("tokens");
+  for (int32_t i = 0; prompt.size() < 150; ++i) prompt.push_back(3 + (i * 29 + 7) % 130);
+  const auto serve = [&](Scheduler& scheduler, const std::vector<engine::SequenceImage>& list) {
+    Asked a = ask(prompt, 6);
+    a.request.sampling.ignore_eos = true;
+    a.request.images = list;
+    EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+    while (!scheduler.idle()) scheduler.step();
+    EXPECT_TRUE(a.answer->result && a.answer->result->status.is_ok());
+    EXPECT_TRUE(scheduler.check_integrity().is_ok());
+    return Outcome{a.answer->tokens, a.answer->result->cached_tokens};
+  };
+  const std::vector<engine::SequenceImage> changed{images[0], another(images[1])};
+  SchedulerOptions options;
+  options.prefix_cache = false;
+  Scheduler alone(**e, options);
+  const Outcome one = serve(alone, images), other = serve(alone, changed);
+  EXPECT_NE(one.tokens, other.tokens);
+  Scheduler scheduler(**e, SchedulerOptions{});
+  EXPECT_EQ(serve(scheduler, images), (Outcome{one.tokens, 0}));
+  EXPECT_EQ(serve(scheduler, images), (Outcome{one.tokens, 128}));
+  EXPECT_EQ(serve(scheduler, changed), (Outcome{other.tokens, 0}));
+  EXPECT_EQ(serve(scheduler, changed), (Outcome{other.tokens, 128}));
+}
+
 TEST(ImageKeys, AForgottenDigestGetsANewNumber) {
   ImageKeys keys(100, 2);
   EXPECT_EQ(*keys.key("a"), 100);

@@ -123,6 +123,8 @@ TEST(ToolAnswers, CallsThatAreBrokenAreWords) {
            {"granite", "<|tool_call|>{\"name\": \"func\", \"arguments\": \"not a dict\"}"},
            {"hunyuan", "<tool_calls><tool_call>f</tool_call></tool_calls>"},
            {"hunyuan", "<tool_calls>[{\"name\": 1}]</tool_calls>"},
+           {"nemotron_json", "<TOOLCALL>[{\"name\": 1}]</TOOLCALL>"},
+           {"nemotron_json", "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}"},
            {"olmo3", "<function_calls>f(1)</function_calls>"},
            {"olmo3", "<function_calls>f(a=1</function_calls>"}}) {
     SplitOptions o;

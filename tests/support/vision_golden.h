@@ -1,5 +1,5 @@
 // The tiny models with a vision tower of tests/data/vision, and their prompts with images; "MODEL:video" is the one
-// with a video.
+// with a video, "MODEL_gguf" one of two GGUF files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,6 +17,7 @@ namespace reprise::testing_support {
 inline std::string vision_folder(const std::string& model) {
   return std::string(REPRISE_SOURCE_DIR) + "/tests/data/vision/" + model.substr(0, model.find(':'));
 }
+inline bool is_gguf(const std::string& model) { return model.ends_with("_gguf"); }
 inline bool with_video(const std::string& model) { return model.find(':') != std::string::npos; }
 
 class VisionGolden {

@@ -77,6 +77,7 @@ TEMPLATES = {
     "ernie4_5": ("written", "<s>", "</s>"),
     "command_r7b": ("written", "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>"),
     "phi4_mini": ("written", "", "<|endoftext|>"),
+    "nemotron_nano2": ("written", "<s>", "<SPECIAL_12>"),
 }
 
 

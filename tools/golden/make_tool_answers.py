@@ -32,6 +32,7 @@ FAMILIES = {
     "ernie4_5": ("ernie45", "ernie45", "Assistant: ", "<|end_of_sentence|>"),
     "exaone4": ("hermes", "qwen3", "[|assistant|]\n", "[|endofturn|]"),
     "smollm3": ("none", "qwen3", "<|im_start|>assistant\n", "<|im_end|>"),
+    "nemotron_nano2": ("nemotron_json", "nemotron_v3", "<SPECIAL_11>Assistant\n", "\n<SPECIAL_12>"),
     "mistral_v03": ("mistral", "none", "[/INST]", "</s>"),
 }
 # Templates that do not write calls, or no words beside them.
@@ -96,6 +97,10 @@ DOCUMENTED = [
     ("vllm examples/tool_chat_template_phi4_mini.jinja", "phi4_mini_json", "none",
      'functools[{"name": "get_weather", "arguments": {"city": "Oslo"}}, {"name": "now", "arguments": {}}]', "", "",
      [("get_weather", {"city": "Oslo"}), ("now", {})]),
+    ("vllm plugin nemotron_json (nemotron_toolcall_parser_no_streaming.py of NVIDIA-Nemotron-Nano-9B-v2), thoughts as in its "
+     "template", "nemotron_json", "nemotron_v3",
+     '<think>\nhm\n</think>\n\n<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Oslo"}}, {"name": "now", "arguments": {}}]'
+     '</TOOLCALL>', "", "hm", [("get_weather", {"city": "Oslo"}), ("now", {})]),
     ("vllm examples/tool_chat_template_olmo3.jinja", "olmo3", "none",
      "<function_calls>\nget_weather(city='New York', unit='celsius')\nnow()\n</function_calls>", "", "",
      [("get_weather", {"city": "New York", "unit": "celsius"}), ("now", {})]),

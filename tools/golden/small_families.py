@@ -153,6 +153,7 @@ FAMILIES = [
          without=WITHOUT_DELTA),
     dict(cls=Qwen3_5MoeConfig, name="qwen3_5_moe_text_of_images", seed=132, recurrent=True, gain=0.6,
          rope=plain(10000000.0, partial_rotary_factor=0.25), tie_word_embeddings=False,
+         image_token_id=145, video_token_id=146, vision_start_token_id=147, vision_end_token_id=148,
          vision_config=dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, patch_size=14, out_hidden_size=44,
                             num_position_embeddings=16),
          text_config=dict(model_type="qwen3_5_moe_text", vocab_size=149, hidden_size=44, num_hidden_layers=5, num_attention_heads=4,
