@@ -4,7 +4,7 @@
 namespace reprise::server {
 namespace {
 
-constexpr double kGib = 1 << 30;
+constexpr double kBytesOfGib = 1 << 30;
 constexpr auto kPage = kv::kPageTokens;
 constexpr auto label = &MetricText::label;
 
@@ -181,9 +181,10 @@ std::string Metrics::sglang_text(const sched::SchedulerStats& s, const HttpCount
   g.single("sglang:kv_used_tokens", "gauge", used_share(s) * d(s.pages * kPage), "KV places held by running requests.");
   g.single("sglang:evicted_tokens_total", "counter", d(s.evicted_pages * kPage), "KV places that the cache gave up.");
   g.single("sglang:weight_load_duration_seconds", "gauge", numbers_.load_s, "Time that loading the weights took.");
-  g.single("sglang:weight_memory_usage_gb", "gauge", d(numbers_.weight_bytes) / kGib, "Memory of the weights.");
-  g.single("sglang:kv_cache_memory_usage_gb", "gauge", d(numbers_.kv_bytes) / kGib, "Memory of the KV pages.");
-  g.single("sglang:graph_memory_usage_gb", "gauge", d(numbers_.planned_bytes) / kGib, "Planned memory of all graphs.");
+  g.single("sglang:weight_memory_usage_gb", "gauge", d(numbers_.weight_bytes) / kBytesOfGib, "Memory of the weights.");
+  g.single("sglang:kv_cache_memory_usage_gb", "gauge", d(numbers_.kv_bytes) / kBytesOfGib, "Memory of the KV pages.");
+  g.single("sglang:graph_memory_usage_gb", "gauge", d(numbers_.planned_bytes) / kBytesOfGib,
+           "Planned memory of all graphs.");
   g.single("sglang:startup_time_seconds", "gauge", numbers_.load_s + numbers_.compile_s + numbers_.capture_s,
            "Loading, compiling and capturing.");
   if (const sched::SpeculationStats& spec = s.speculation; spec.on) {

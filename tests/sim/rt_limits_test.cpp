@@ -6,7 +6,7 @@ using namespace sim_test;
 namespace {
 
 using RtLimits = Runtime;
-constexpr auto kLocal = ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
+constexpr auto kOfThread = ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
 
 TEST_F(RtLimits, StreamsEndOnTheOldStack) {
   start();
@@ -17,9 +17,9 @@ TEST_F(RtLimits, StreamsEndOnTheOldStack) {
   aclrtStream stream = nullptr;
   EXPECT_EQ(aclrtCreateStream(&stream), 207008);
   EXPECT_NE(last_text().find("alloc sq cq fail"), std::string::npos);
-  EXPECT_EQ(aclmdlRICaptureBegin(stream_, kLocal), 207008);
+  EXPECT_EQ(aclmdlRICaptureBegin(stream_, kOfThread), 207008);
   EXPECT_EQ(aclrtDestroyStream(stream2_), 0);
-  EXPECT_EQ(aclmdlRICaptureBegin(stream_, kLocal), 0) << "one queue came back";
+  EXPECT_EQ(aclmdlRICaptureBegin(stream_, kOfThread), 0) << "one queue came back";
 }
 
 TEST_F(RtLimits, GraphsHoldQueuesOnTheOldStack) {
@@ -27,11 +27,11 @@ TEST_F(RtLimits, GraphsHoldQueuesOnTheOldStack) {
   std::vector<aclmdlRI> graphs;
   for (int i = 0; i < 1981; ++i) graphs.push_back(capture([] {}));
   EXPECT_EQ(stat("queues"), 1984);
-  EXPECT_EQ(aclmdlRICaptureBegin(stream_, kLocal), 207008) << "too many graphs";
+  EXPECT_EQ(aclmdlRICaptureBegin(stream_, kOfThread), 207008) << "too many graphs";
   ASSERT_EQ(aclmdlRIDestroy(graphs.back()), 0);
   // A fork needs one more queue and finds none: the capture is over.
   const aclrtEvent fork = new_event();
-  ASSERT_EQ(aclmdlRICaptureBegin(stream_, kLocal), 0);
+  ASSERT_EQ(aclmdlRICaptureBegin(stream_, kOfThread), 0);
   ASSERT_EQ(aclrtRecordEvent(fork, stream_), 0);
   EXPECT_EQ(aclrtStreamWaitEvent(stream2_, fork), 207008);
   EXPECT_EQ(status(stream_), ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED);

@@ -13,7 +13,7 @@ using namespace sim_test;
 namespace {
 
 // The folder of the library that this program is linked with.
-std::string library_folder() {
+std::string linked_folder() {
   Dl_info info;
   EXPECT_NE(dladdr(reinterpret_cast<void*>(&aclInit), &info), 0);
   const std::string path = info.dli_fname;
@@ -94,7 +94,7 @@ TEST(RtLibrary, EveryNameLeadsToTheSymbols) {
       {"libopapi.so", {"aclnnMatmulGetWorkspaceSize", "aclnnMatmul"}},
   };
   for (const auto& library : libraries) {
-    const std::string path = library_folder() + "/" + library.library;
+    const std::string path = linked_folder() + "/" + library.library;
     void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL);
     ASSERT_NE(handle, nullptr) << dlerror();
     for (const char* symbol : library.symbols) EXPECT_NE(dlsym(handle, symbol), nullptr) << symbol;

@@ -13,7 +13,7 @@ namespace ascend_sim {
 
 namespace {
 
-constexpr uint64_t kCopyAlignment = 512;
+constexpr uint64_t kViewAlignment = 512;
 
 struct Executors {
   std::mutex mutex;
@@ -110,7 +110,7 @@ std::vector<Kernel> kernels_of(const Plan& plan, void* workspace) {
     View view = operand.view;
     if (view.given && operand.walk == Walk::Packed && !view.packed()) {
       const View copy = packed_copy(view, next);
-      next += (static_cast<uint64_t>(view.bytes()) + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+      next += (static_cast<uint64_t>(view.bytes()) + kViewAlignment - 1) / kViewAlignment * kViewAlignment;
       if (operand.role != Role::Output) kernels.push_back(copy_kernel(plan.name, view, copy));
       if (operand.role != Role::Input) after.push_back(copy_kernel(plan.name, copy, view));
       view = copy;

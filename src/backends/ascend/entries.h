@@ -7,6 +7,11 @@
 
 namespace reprise::ascend {
 
+// Of matrix products, which keep their operands' precision.
+inline constexpr int8_t kKeepType = 0;
+// Of attention, as many tokens before and after as there are.
+inline constexpr int64_t kNoLimit = 2147483647;
+
 struct Entry {
   const char* op;
   AscendKernel kernel;

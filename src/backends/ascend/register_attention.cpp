@@ -14,8 +14,6 @@
 namespace reprise::ascend {
 namespace {
 
-constexpr int64_t kNoLimit = 2147483647;
-
 // rows [T, N] to slots of the cache [P, 128, N]. Keys and values are written one after the other, so there is no value:
 // tensors without dimensions, as null is refused or read (aclnnScatterPaKvCache.md:367 and
 // scatter_pa_kv_cache_tiling.cpp:532 of ops-transformer 57781440; the same in its commit e05d98c2 of December 2025).

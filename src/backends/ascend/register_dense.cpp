@@ -9,9 +9,6 @@
 namespace reprise::ascend {
 namespace {
 
-// Matrix products keep their operands' precision.
-constexpr int8_t kKeepType = 0;
-
 Status embedding(const IndexSelectArgs& a, Launch& l) {
   const int64_t v = l.size(a.x_rows), n = a.width, t = l.size(a.rows);
   return l.run(l.ops().embedding, l.tensor(a.x, a.type, {v, n}), l.tensor(a.index, DType::I32, {t}),

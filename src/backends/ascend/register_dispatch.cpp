@@ -86,7 +86,7 @@ Status dispatch(const DispatchOverRanksArgs& a, Launch& l) {
   return l.run(l.ops().cast, ends, ACL_INT32, l.view(a.starts, DType::I32, {a.count}, {1}, 1, a.count + 1));
 }
 
-Status combine(const CombineDispatchedArgs& a, Launch& l) {
+Status combine_dispatched(const CombineDispatchedArgs& a, Launch& l) {
   const Share share(a.tokens, l);
   const Communicator& ranks = share.ranks();
   const int64_t rows = share.all() * a.rows.factor, element = static_cast<int64_t>(size_of(a.type));
@@ -129,7 +129,8 @@ void register_dispatch(KernelRegistry& kernels, const std::shared_ptr<Context>& 
     };
   };
   add(kernels, context, {.op = "dispatch_over_ranks", .kernel = kernel<dispatch>, .bind = bind, .accepts = accepts(1)});
-  add(kernels, context, {.op = "combine_dispatched", .kernel = kernel<combine>, .bind = bind, .accepts = accepts(2)});
+  add(kernels, context,
+      {.op = "combine_dispatched", .kernel = kernel<combine_dispatched>, .bind = bind, .accepts = accepts(2)});
 }
 
 }  // namespace reprise::ascend

@@ -164,7 +164,7 @@ Status add_columns(const CombineOverRanksArgs& a, const Shares& shares, const vo
 
 // From so many bytes of a rank's rows on, what each rank need not receive takes longer than a second meeting and the
 // operators around it: at 28 GB/s a meeting of 10 us is 280 KB (docs/ascend.md, both assumed).
-constexpr int64_t kWorthAMeeting = 280 << 10;
+constexpr int64_t kRowsWorthAMeeting = 280 << 10;
 
 // The rows of each rank's experts lie one rank's behind the other's, and a choice's is as far behind the first of its
 // rank as in the sorted rows.
@@ -229,7 +229,7 @@ Status combine_over_ranks(const CombineOverRanksArgs& a, Launch& l) {
   // Gathered rows have equal room on all ranks, though one may have an expert more than another.
   const int64_t least_experts = a.groups / parts, each = std::min(a.top_k, least_experts);
   const bool equal = a.groups % parts == 0 || a.top_k <= least_experts;
-  const int64_t few = equal ? kWorthAMeeting / (each * a.width * static_cast<int64_t>(size_of(a.type))) : 0;
+  const int64_t few = equal ? kRowsWorthAMeeting / (each * a.width * static_cast<int64_t>(size_of(a.type))) : 0;
   RETURN_IF_ERROR(shares.enough_numbers("combine_over_ranks", tokens * a.top_k));
   if (!l.at_bounds()) return tokens <= few ? combine_few(a, shares, tokens, rows, l) : combine_many(a, shares, l);
   // The most that any number of tokens up to this one needs.

@@ -14,8 +14,6 @@
 namespace reprise::ascend {
 namespace {
 
-constexpr int8_t kKeepType = 0;
-constexpr int64_t kNoLimit = 2147483647;
 constexpr int64_t kMostRows = 16;  // of one sequence
 
 // x [T, H, K], weight [H, N, K], result [T, H, N].

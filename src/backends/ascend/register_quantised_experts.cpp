@@ -63,14 +63,14 @@ Status product(const auto& a, const void* row_scales, const void* added, Launch&
 }
 
 template <bool Fractal>
-Status linear_dynamic(const GroupedW8a8DynamicArgs& a, Launch& l) {
+Status grouped_dynamic(const GroupedW8a8DynamicArgs& a, Launch& l) {
   return product<Fractal>(a, a.x_scale, nullptr, l);
 }
 
 // One scale serves all rows and is part of the weight's; the documents name no form without scales of rows, so they
 // are 1.
 template <bool Fractal>
-Status linear_static(const GroupedW8a8StaticArgs& a, Launch& l) {
+Status grouped_static(const GroupedW8a8StaticArgs& a, Launch& l) {
   const int64_t s = l.size(a.shape.rows);
   if (s > Context::kRows)
     return error(Code::Unsupported, "grouped_linear_w8a8_static: {} rows in one step, at most {}", s, Context::kRows);
@@ -136,10 +136,10 @@ void register_quantised_experts(KernelRegistry& kernels, const std::shared_ptr<C
   kernels.add(ParamLayout{kLayout, DeviceKind::Ascend, stack_bytes, stack_pack});
   const auto ones = [context](const OpCall&, LaunchArgs& args) { args.constant = context->ones(); };
   const auto in_blocks = [](size_t weight) { return [weight](const OpCall& c) { return accepts_blocks(c, weight); }; };
-  entry({"grouped_linear_w8a8_dynamic", kernel<linear_dynamic<true>>, {}, in_blocks(3), {}, ".nz", 100, {kLayout}});
-  entry({"grouped_linear_w8a8_dynamic", kernel<linear_dynamic<false>>, {}, want_constant_rows, {}, "", 50});
-  entry({"grouped_linear_w8a8_static", kernel<linear_static<true>>, ones, in_blocks(2), {}, ".nz", 100, {kLayout}});
-  entry({"grouped_linear_w8a8_static", kernel<linear_static<false>>, ones, want_constant_rows, {}, "", 50});
+  entry({"grouped_linear_w8a8_dynamic", kernel<grouped_dynamic<true>>, {}, in_blocks(3), {}, ".nz", 100, {kLayout}});
+  entry({"grouped_linear_w8a8_dynamic", kernel<grouped_dynamic<false>>, {}, want_constant_rows, {}, "", 50});
+  entry({"grouped_linear_w8a8_static", kernel<grouped_static<true>>, ones, in_blocks(2), {}, ".nz", 100, {kLayout}});
+  entry({"grouped_linear_w8a8_static", kernel<grouped_static<false>>, ones, want_constant_rows, {}, "", 50});
   entry({.op = "grouped_silu_mul_quant",
          .kernel = kernel<linear_silu_mul_quant>,
          .accepts = in_blocks(3),

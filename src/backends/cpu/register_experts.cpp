@@ -21,7 +21,7 @@ size_t route_bytes(const MoeRouteArgs& a, const LiveSizes&, int threads) {
   return static_cast<size_t>(threads * route_row(a.count)) * sizeof(int32_t);
 }
 template <bool kTiles>
-void add_products(Entries& entries, const KernelTable& k) {
+void add_grouped_products(Entries& entries, const KernelTable& k) {
   entries.add("grouped_linear", k.grouped_linear,
               {.scratch = scratch(product_bytes<kTiles, GroupedLinearArgs>), .layouts = {"panel64"}});
   entries.add("grouped_linear_rows", k.grouped_linear_rows,
@@ -37,7 +37,7 @@ void register_experts(KernelRegistry& kernels, Isa isa) {
   entries.add("moe_route", k.moe_route, {.scratch = scratch(route_bytes)});
   entries.add("moe_combine", k.moe_combine);
   entries.add("add_groups", k.add_groups);
-  has_tiles(isa) ? add_products<true>(entries, k) : add_products<false>(entries, k);
+  has_tiles(isa) ? add_grouped_products<true>(entries, k) : add_grouped_products<false>(entries, k);
 }
 
 }  // namespace reprise::cpu

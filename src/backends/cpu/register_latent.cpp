@@ -10,7 +10,7 @@ namespace reprise::cpu {
 namespace {
 
 template <bool kTiles>
-void add_products(Entries& entries, const KernelTable& k) {
+void add_per_head_products(Entries& entries, const KernelTable& k) {
   entries.add(
       "per_head_matmul", k.per_head_matmul,
       {.scratch = scratch(product_bytes<kTiles, PerHeadMatmulArgs>), .f32_scratch = false, .layouts = {"panel64"}});
@@ -35,7 +35,7 @@ size_t expanded_bytes(const ExpandedLatentArgs& a, const LiveSizes& bound, int t
   return thread_floats_bytes(z.thread_floats(), threads);
 }
 
-size_t attention_bytes(const LatentAttentionArgs& a, const LiveSizes& bound, int threads) {
+size_t latent_bytes(const LatentAttentionArgs& a, const LiveSizes& bound, int threads) {
   AttentionSizes z;
   z.heads = a.heads;
   z.kv_heads = 1;
@@ -50,9 +50,9 @@ size_t attention_bytes(const LatentAttentionArgs& a, const LiveSizes& bound, int
 void register_latent(KernelRegistry& kernels, Isa isa) {
   const KernelTable& k = kernel_table(isa);
   Entries entries(kernels, isa);
-  has_tiles(isa) ? add_products<true>(entries, k) : add_products<false>(entries, k);
+  has_tiles(isa) ? add_per_head_products<true>(entries, k) : add_per_head_products<false>(entries, k);
   entries.add("latent_attention", k.latent_attention,
-              {.second = k.latent_attention_merge, .scratch = scratch(attention_bytes)});
+              {.second = k.latent_attention_merge, .scratch = scratch(latent_bytes)});
   entries.add("expanded_latent_attention", k.expanded_latent_attention,
               {.accepts = accepts_expanded, .scratch = scratch(expanded_bytes), .layouts = {"panel64"}});
   entries.add("latent_forms", k.latent_forms);

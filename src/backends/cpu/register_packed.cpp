@@ -21,7 +21,7 @@ size_t linear_bytes(const LinearBlocksArgs& a, const LiveSizes& bound, int threa
 size_t grouped_bytes(const GroupedLinearBlocksArgs& a, const LiveSizes& bound, int threads) {
   return static_cast<size_t>(threads) * packed_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
 }
-size_t head_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int threads) {
+size_t packed_head_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int threads) {
   const int64_t rows = a.shape.rows.value(bound);
   return static_cast<size_t>(threads) * packed_thread_bytes(rows, a.shape.depth) + best_bytes(rows, threads);
 }
@@ -41,7 +41,7 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
   grouped.f32_scratch = false;
   linear.scratch = scratch(linear_bytes);
   linear.f32_scratch = false;
-  head.scratch = scratch(head_bytes);
+  head.scratch = scratch(packed_head_bytes);
   head.any_second = k.lm_head_argmax_blocks_merge;
   entries.add("linear_blocks", k.linear_blocks, linear);
   entries.add("linear_blocks", EntryTypes(BF16, F32), k.linear_blocks_bf16_f32, linear);

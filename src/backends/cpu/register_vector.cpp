@@ -14,7 +14,7 @@ namespace {
 size_t argmax_bytes(const UnaryArgs& a, const LiveSizes& bound, int threads) {
   return best_bytes(a.rows.value(bound), threads);
 }
-size_t norm_bytes(const AddRmsNormQuantDynamicArgs& a, const LiveSizes&, int threads) {
+size_t quantised_norm_bytes(const AddRmsNormQuantDynamicArgs& a, const LiveSizes&, int threads) {
   return static_cast<size_t>(threads * row_scratch_bytes(a.width, static_cast<int64_t>(size_of(a.type))));
 }
 size_t silu_mul_bytes(const SiluMulQuantArgs& a, const LiveSizes&, int threads) {
@@ -63,7 +63,7 @@ void register_vector(KernelRegistry& kernels, Isa isa) {
               {.second = k.silu_mul_quant_finish, .scratch = scratch(silu_mul_bytes)});
   entries.add("add_rms_norm", k.add_rms_norm);
   entries.add("add_rms_norm_quant_static", k.add_rms_norm_quant_static);
-  entries.add("add_rms_norm_quant_dynamic", k.add_rms_norm_quant_dynamic, {.scratch = scratch(norm_bytes)});
+  entries.add("add_rms_norm_quant_dynamic", k.add_rms_norm_quant_dynamic, {.scratch = scratch(quantised_norm_bytes)});
   entries.add("split_qk_norm_rope", k.split_qk_norm_rope, {.accepts = want_table_in_f32<1>});
   entries.add("split_qk_norm_rope_kv", k.split_qk_norm_rope_kv, {.accepts = accepts_split_kv});
   entries.add("split_qk_norm_rope_kv", k.split_qk_norm_rope_kv_i8, {.other = DType::I8, .accepts = accepts_split_kv});

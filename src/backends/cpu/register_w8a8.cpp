@@ -28,7 +28,7 @@ size_t int8_bytes(const A& a, const LiveSizes& bound, int threads) {
   return team_bytes(threads, words, kRows == Rows::Tiles, rows, k);
 }
 template <Rows kRows>
-size_t head_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int threads) {
+size_t int8_head_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int threads) {
   return int8_bytes<LmHeadW8a8Args, kRows>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
 }
 
@@ -43,7 +43,7 @@ void add_all(Entries& entries, const KernelTable& k) {
   product("grouped_linear_w8a8_dynamic", k.grouped_linear_w8a8_dynamic, GroupedW8a8DynamicArgs{});
   entries.add(
       "lm_head_argmax_w8a8", k.lm_head_argmax_w8a8,
-      {.any_second = k.lm_head_argmax_w8a8_merge, .scratch = scratch(head_bytes<kRows>), .layouts = {"panel64"}});
+      {.any_second = k.lm_head_argmax_w8a8_merge, .scratch = scratch(int8_head_bytes<kRows>), .layouts = {"panel64"}});
 }
 
 }  // namespace

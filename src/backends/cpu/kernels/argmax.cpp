@@ -16,13 +16,13 @@ void search(const UnaryArgs& a, const Launch& l) {
   for (int64_t r = 0; r < rows; ++r) found[r] = best_of<E>(x + r * n, columns.begin, columns.end);
 }
 
-void merge(const UnaryArgs& a, const Launch& l) {
+void merge_columns(const UnaryArgs& a, const Launch& l) {
   merge_best(static_cast<const Best*>(l.workspace), a.out, l.size(a.rows), l.thread, l.threads);
 }
 
 }  // namespace
 
 REPRISE_KERNELS(argmax, search)
-REPRISE_KERNEL(argmax_merge, merge)
+REPRISE_KERNEL(argmax_merge, merge_columns)
 
 }  // namespace reprise::cpu::REPRISE_ISA

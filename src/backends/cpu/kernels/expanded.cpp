@@ -197,17 +197,17 @@ __attribute__((noinline)) void walk(const ExpandedCall<E, P, W>& call, int threa
 }
 
 template <typename E, typename P, typename W>
-void run(const ExpandedLatentArgs& a, const Launch& l) {
+void attend_expanded(const ExpandedLatentArgs& a, const Launch& l) {
   const Flush<P> flush;
   walk(ExpandedCall<E, P, W>(a, l), l.thread, l.threads);
 }
 
 // bf16 by the faster of two ways with the same bits.
-void run_bf16(const ExpandedLatentArgs& a, const Launch& l) {
+void attend_expanded_bf16(const ExpandedLatentArgs& a, const Launch& l) {
 #if defined(__AVX512BF16__)
-  if (l.way != 0) return run<Bf16, PanelBf16Dot, WeightBf16Dot>(a, l);
+  if (l.way != 0) return attend_expanded<Bf16, PanelBf16Dot, WeightBf16Dot>(a, l);
 #endif
-  run<Bf16, PanelBf16, WeightBf16>(a, l);
+  attend_expanded<Bf16, PanelBf16, WeightBf16>(a, l);
 }
 
 // Fewer new tokens than these of a sequence are never worth turning a head's matrix and expanding a page.
@@ -236,8 +236,8 @@ void forms(const LatentFormsArgs& a, const Launch& l) {
 }  // namespace
 
 REPRISE_KERNEL(latent_forms, forms)
-REPRISE_KERNEL(expanded_latent_attention_f32, run<F32, PanelF32, WeightF32>)
-REPRISE_KERNEL(expanded_latent_attention_bf16, run_bf16)
-REPRISE_KERNEL(expanded_latent_attention_f16, run<F16, PanelF16, WeightF16>)
+REPRISE_KERNEL(expanded_latent_attention_f32, attend_expanded<F32, PanelF32, WeightF32>)
+REPRISE_KERNEL(expanded_latent_attention_bf16, attend_expanded_bf16)
+REPRISE_KERNEL(expanded_latent_attention_f16, attend_expanded<F16, PanelF16, WeightF16>)
 
 }  // namespace reprise::cpu::REPRISE_ISA

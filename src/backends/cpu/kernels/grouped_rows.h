@@ -10,7 +10,7 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 // The bytes of a panel cost about as much as computing this many rows with them.
-constexpr int64_t kPanelRows = 8;
+constexpr int64_t kRowsOfAPanel = 8;
 
 // The borders of the groups: starts as they are, made ascending and kept inside the rows.
 struct GroupWalk {
@@ -37,11 +37,11 @@ struct GroupWalk {
 template <typename Body>
 int64_t for_each_share(const GroupWalk& walk, int64_t panels, int thread, int threads, const Body& body) {
   int64_t total = 0;
-  walk.each([&](int64_t, int64_t, int64_t rows) { total += (kPanelRows + rows) * panels; });
+  walk.each([&](int64_t, int64_t, int64_t rows) { total += (kRowsOfAPanel + rows) * panels; });
   const int64_t from = total * thread / threads, to = total * (thread + 1) / threads;
   int64_t at = 0;
   return walk.each([&](int64_t g, int64_t first, int64_t rows) {
-    const int64_t cost = kPanelRows + rows;
+    const int64_t cost = kRowsOfAPanel + rows;
     const auto panel_at = [&](int64_t border) {
       return std::min(panels, std::max<int64_t>(0, (border - at + cost - 1) / cost));
     };

@@ -49,7 +49,7 @@ struct GroupShape {
 template <class Finish>
 void unit_group(const int8_t* x, int64_t count, const GroupShape& shape, const int8_t* matrix, uint8_t* scratch,
                 const Finish& finish) {
-  const int64_t k = shape.k, words = (k + 3) / 4, panel_size = kHeaderBytes + words * kGroupBytes;
+  const int64_t k = shape.k, words = (k + 3) / 4, panel_size = kHeaderBytes + words * kWordBytes;
   const int64_t block = unit_row_block(count, k);
   const UnitScratch<UnitI8> own(scratch, block, k);
   TileUnit unit;
@@ -67,11 +67,11 @@ void unit_group(const int8_t* x, int64_t count, const GroupShape& shape, const i
 #endif
 
 template <class Out, class A>
-void grouped(const A& a, const Launch& l) {
+void grouped_int8(const A& a, const Launch& l) {
   constexpr bool kStatic = requires { a.bias; };
   const int64_t all = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
   const int64_t panels = (n + kPanelColumns - 1) / kPanelColumns, groups = (k + 3) / 4;
-  const int64_t panel_size = kHeaderBytes + groups * kGroupBytes, ldx = w8a8_x_stride(k, kXWords);
+  const int64_t panel_size = kHeaderBytes + groups * kWordBytes, ldx = w8a8_x_stride(k, kXWords);
   const int8_t *x = a.x, *weight = a.weight;
   const float* scale = a.scale;
   typename Out::Type* out = a.out;
@@ -136,8 +136,8 @@ void quant_groups(const QuantizeGroupsArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNELS(grouped_linear_w8a8_static, grouped, GroupedW8a8StaticArgs)
-REPRISE_KERNELS(grouped_linear_w8a8_dynamic, grouped, GroupedW8a8DynamicArgs)
+REPRISE_KERNELS(grouped_linear_w8a8_static, grouped_int8, GroupedW8a8StaticArgs)
+REPRISE_KERNELS(grouped_linear_w8a8_dynamic, grouped_int8, GroupedW8a8DynamicArgs)
 REPRISE_KERNELS(quantize_groups, quant_groups)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -10,7 +10,7 @@ namespace {
 
 // T: what k and v hold; Stored: how the cache holds it.
 template <typename T, typename Stored>
-void run(const KvWriteArgs& a, const Launch& l) {
+void write_cache(const KvWriteArgs& a, const Launch& l) {
   typename Stored::Cell* kv = a.kv;
   const T *k = a.k, *v = a.v;
   const int64_t heads = a.heads, size = a.size;
@@ -26,11 +26,11 @@ void run(const KvWriteArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNEL(kv_write_f32, run<uint32_t, KvAsIs<uint32_t, false>>)
-REPRISE_KERNEL(kv_write_bf16, run<uint16_t, KvAsIs<uint16_t, true>>)
-REPRISE_KERNEL(kv_write_f16, run<uint16_t, KvAsIs<uint16_t, false>>)
-REPRISE_KERNEL(kv_write_i8_f32, run<float, KvAsInt8<F32>>)
-REPRISE_KERNEL(kv_write_i8_bf16, run<uint16_t, KvAsInt8<Bf16>>)
-REPRISE_KERNEL(kv_write_i8_f16, run<uint16_t, KvAsInt8<F16>>)
+REPRISE_KERNEL(kv_write_f32, write_cache<uint32_t, KvAsIs<uint32_t, false>>)
+REPRISE_KERNEL(kv_write_bf16, write_cache<uint16_t, KvAsIs<uint16_t, true>>)
+REPRISE_KERNEL(kv_write_f16, write_cache<uint16_t, KvAsIs<uint16_t, false>>)
+REPRISE_KERNEL(kv_write_i8_f32, write_cache<float, KvAsInt8<F32>>)
+REPRISE_KERNEL(kv_write_i8_bf16, write_cache<uint16_t, KvAsInt8<Bf16>>)
+REPRISE_KERNEL(kv_write_i8_f16, write_cache<uint16_t, KvAsInt8<F16>>)
 
 }  // namespace reprise::cpu::REPRISE_ISA

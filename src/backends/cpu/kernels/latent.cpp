@@ -64,13 +64,13 @@ struct LatentCall : AttentionCall<E> {
 };
 
 template <typename E, typename P>
-void attend(const LatentAttentionArgs& a, const Launch& l) {
+void attend_latent(const LatentAttentionArgs& a, const Launch& l) {
   const Flush<P> flush;
   attend_items(LatentCall<E, P>(a, l), l.thread, l.threads);
 }
 
 template <typename E, typename P>
-void merge(const LatentAttentionArgs& a, const Launch& l) {
+void merge_latent(const LatentAttentionArgs& a, const Launch& l) {
   if (l.threads == 1) return;
   const Flush<P> flush;
   merge_items<E>(LatentCall<E, P>(a, l), l.thread, l.threads);
@@ -79,13 +79,13 @@ void merge(const LatentAttentionArgs& a, const Launch& l) {
 // bf16: with the set's dot instruction, by the faster of two ways with the same bits.
 #if defined(__AVX512BF16__)
 using Bf16Merge = PanelBf16;
-void attend_bf16(const LatentAttentionArgs& a, const Launch& l) {
-  if (l.way != 0) return attend<Bf16, PanelBf16Dot>(a, l);
-  attend<Bf16, PanelBf16>(a, l);
+void attend_latent_bf16(const LatentAttentionArgs& a, const Launch& l) {
+  if (l.way != 0) return attend_latent<Bf16, PanelBf16Dot>(a, l);
+  attend_latent<Bf16, PanelBf16>(a, l);
 }
 #else
 using Bf16Merge = PanelF32;
-void attend_bf16(const LatentAttentionArgs& a, const Launch& l) { attend<Bf16, PanelF32>(a, l); }
+void attend_latent_bf16(const LatentAttentionArgs& a, const Launch& l) { attend_latent<Bf16, PanelF32>(a, l); }
 #endif
 
 // Negative slots are skipped.
@@ -102,11 +102,11 @@ void write_rows(const RowWriteArgs& a, const Launch& l) {
 }  // namespace
 
 REPRISE_KERNEL(row_write, write_rows)
-REPRISE_KERNEL(latent_attention_f32, attend<F32, PanelF32>)
-REPRISE_KERNEL(latent_attention_bf16, attend_bf16)
-REPRISE_KERNEL(latent_attention_f16, attend<F16, PanelF32>)
-REPRISE_KERNEL(latent_attention_merge_f32, merge<F32, PanelF32>)
-REPRISE_KERNEL(latent_attention_merge_bf16, merge<Bf16, Bf16Merge>)
-REPRISE_KERNEL(latent_attention_merge_f16, merge<F16, PanelF32>)
+REPRISE_KERNEL(latent_attention_f32, attend_latent<F32, PanelF32>)
+REPRISE_KERNEL(latent_attention_bf16, attend_latent_bf16)
+REPRISE_KERNEL(latent_attention_f16, attend_latent<F16, PanelF32>)
+REPRISE_KERNEL(latent_attention_merge_f32, merge_latent<F32, PanelF32>)
+REPRISE_KERNEL(latent_attention_merge_bf16, merge_latent<Bf16, Bf16Merge>)
+REPRISE_KERNEL(latent_attention_merge_f16, merge_latent<F16, PanelF32>)
 
 }  // namespace reprise::cpu::REPRISE_ISA

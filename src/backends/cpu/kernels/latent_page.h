@@ -22,9 +22,9 @@ class LatentPage {
   static constexpr int kSwap = kPairs && !kDot ? 1 : 0;
   static constexpr int64_t kColumns = kBlockVecs * kLanes;
 #if defined(__AVX512BF16__)
-  using Words = std::conditional_t<kDot, PairWords, FloatWords>;
+  using Words = std::conditional_t<kDot, ScorePairs, ScoreFloats>;
 #else
-  using Words = FloatWords;
+  using Words = ScoreFloats;
 #endif
   using Word = typename Words::Word;
   using Panel = std::conditional_t<kDot, P, PanelWide>;

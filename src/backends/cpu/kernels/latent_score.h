@@ -9,7 +9,7 @@
 
 namespace reprise::cpu::REPRISE_ISA {
 
-struct FloatWords {
+struct ScoreFloats {
   using Word = float;
   static constexpr int kNumbers = 1;  // in a word
   static F32x16 load(const Word* p) { return REPRISE_ISA::load(p); }
@@ -17,7 +17,7 @@ struct FloatWords {
 };
 
 #if defined(__AVX512BF16__)
-struct PairWords {
+struct ScorePairs {
   using Word = uint32_t;
   static constexpr int kNumbers = 2;
   static F32x16 load(const Word* p) { return reinterpret_cast<F32x16>(_mm512_loadu_si512(p)); }

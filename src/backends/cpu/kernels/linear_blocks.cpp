@@ -67,7 +67,7 @@ void lm_head_argmax_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
   });
 }
 
-void merge(const LmHeadBlocksArgs& a, const Launch& l) {
+void merge_packed_head(const LmHeadBlocksArgs& a, const Launch& l) {
   merge_best(packed_found(a, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
 }
 
@@ -112,7 +112,7 @@ REPRISE_KERNEL(linear_blocks_f16, linear_blocks<F16, F16>)
 REPRISE_KERNEL(linear_blocks_f16_f32, linear_blocks<F16, F32>)
 REPRISE_KERNELS(grouped_linear_blocks, grouped_linear_blocks)
 REPRISE_KERNELS(lm_head_argmax_blocks, lm_head_argmax_blocks)
-REPRISE_KERNEL(lm_head_argmax_blocks_merge, merge)
+REPRISE_KERNEL(lm_head_argmax_blocks_merge, merge_packed_head)
 REPRISE_KERNELS(embedding_blocks, embedding_blocks)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -73,7 +73,7 @@ void lm_head_argmax(const LmHeadArgs& a, const Launch& l) {
 }
 
 template <class E>
-void merge(const LmHeadArgs& a, const Launch& l) {
+void merge_float_head(const LmHeadArgs& a, const Launch& l) {
   merge_best(own_best<E>(a, l), a.out, l.size(a.shape.rows), l.thread, l.threads);
 }
 
@@ -81,6 +81,6 @@ void merge(const LmHeadArgs& a, const Launch& l) {
 
 REPRISE_PRODUCTS(linear_add, linear_add)
 REPRISE_PRODUCTS(lm_head_argmax, lm_head_argmax)
-REPRISE_PRODUCTS(lm_head_argmax_merge, merge)
+REPRISE_PRODUCTS(lm_head_argmax_merge, merge_float_head)
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -20,7 +20,7 @@ void norm_rows(const RmsNormArgs& a, const Launch& l) {
 }
 
 template <typename E>
-void run(const RmsNormArgs& a, const Launch& l) {
+void rms_norm_rows(const RmsNormArgs& a, const Launch& l) {
   if (a.bias)
     norm_rows<E, true>(a, l);
   else
@@ -79,7 +79,7 @@ void layer_norm(const LayerNormArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNELS(rms_norm, run)
+REPRISE_KERNELS(rms_norm, rms_norm_rows)
 REPRISE_KERNELS(rms_norm_centred, centred)
 REPRISE_KERNELS(layer_norm, layer_norm)
 

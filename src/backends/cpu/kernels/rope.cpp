@@ -7,7 +7,7 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 template <typename E>
-void run(const RopeArgs& a, const Launch& l) {
+void rotate_rows(const RopeArgs& a, const Launch& l) {
   const typename E::Type* x = a.x;
   const float* table = a.table;
   typename E::Type* out = a.out;
@@ -80,7 +80,7 @@ void scale_positions(const PositionScaleArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNELS(rope, run)
+REPRISE_KERNELS(rope, rotate_rows)
 REPRISE_KERNEL(position_scale, scale_positions)
 REPRISE_KERNEL(rope_table, make_table)
 REPRISE_KERNEL(rope_table_axes, make_axes_table)

@@ -7,7 +7,7 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 template <typename E>
-void run(const SiluMulArgs& a, const Launch& l) {
+void silu_mul_rows(const SiluMulArgs& a, const Launch& l) {
   const typename E::Type* gate_up = a.gate_up;
   typename E::Type* out = a.out;
   const int64_t n = a.width;
@@ -29,6 +29,6 @@ void run(const SiluMulArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNELS(silu_mul, run)
+REPRISE_KERNELS(silu_mul, silu_mul_rows)
 
 }  // namespace reprise::cpu::REPRISE_ISA

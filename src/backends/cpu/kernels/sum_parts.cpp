@@ -30,7 +30,7 @@ void sum_rows(const SumPartsArgs& a, Range rows, Range columns) {
     });
 }
 
-void run(const SumPartsArgs& a, const Launch& l) {
+void add_parts(const SumPartsArgs& a, const Launch& l) {
   const int64_t all = l.size(a.rows);
   constexpr int64_t kLine = 16;
   const bool by_rows = all >= 4 * l.threads;
@@ -45,6 +45,6 @@ void run(const SumPartsArgs& a, const Launch& l) {
 
 }  // namespace
 
-REPRISE_KERNEL(sum_parts, run)
+REPRISE_KERNEL(sum_parts, add_parts)
 
 }  // namespace reprise::cpu::REPRISE_ISA

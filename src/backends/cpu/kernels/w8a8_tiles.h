@@ -23,7 +23,7 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kGroupBytes = 4 * kPanelColumns;   // four k of a panel
+constexpr int64_t kWordBytes = 4 * kPanelColumns;    // four k of a panel
 constexpr int64_t kHeaderBytes = 4 * kPanelColumns;  // its header
 constexpr int64_t kW8A8Ahead = 8192;                 // how far ahead a single pass over the weights fetches
 constexpr int kFewTiles = 8;  // so many share a panel block by block, while it is in the first-level cache
@@ -159,7 +159,7 @@ void w8a8_tile(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, 
     }
 #endif
     x += kXWords;
-    w += kGroupBytes;
+    w += kWordBytes;
   }
 #pragma GCC unroll 8
   for (int m = 0; m < MR; ++m)
@@ -220,18 +220,18 @@ void w8a8_panel(const uint32_t* prepared, int64_t ldx, int64_t rows, const int8_
   for (int64_t g = 0; g < groups; g += depth) {
     const int64_t now = groups - g < depth ? groups - g : depth;
     // One tile fetches a little ahead of itself, several fetch what comes next together, each a run of its own.
-    const auto* next = reinterpret_cast<const char*>(w) + g * kGroupBytes;
-    Ahead ahead{next + kW8A8Ahead, columns / 16, static_cast<int>(kGroupBytes)};
+    const auto* next = reinterpret_cast<const char*>(w) + g * kWordBytes;
+    Ahead ahead{next + kW8A8Ahead, columns / 16, static_cast<int>(kWordBytes)};
     if (tiles > 1) {
-      ahead.stride = static_cast<int>((kGroupBytes + tiles - 1) / tiles);
+      ahead.stride = static_cast<int>((kWordBytes + tiles - 1) / tiles);
       ahead.lines = (ahead.stride + 63) / 64;
-      ahead.next = next + now * kGroupBytes;
+      ahead.next = next + now * kWordBytes;
     }
     for (int t = 0; t < tiles; ++t) {
       const Range r = share(rows, t, tiles);
       const int count = static_cast<int>(r.end - r.begin);
       int32_t* c = depth < groups ? sums + r.begin * kPanelColumns : sums;
-      w8a8_rows(count, prepared + r.begin * ldx + g * kXWords, ldx, w + g * kGroupBytes, now,
+      w8a8_rows(count, prepared + r.begin * ldx + g * kXWords, ldx, w + g * kWordBytes, now,
                 g == 0 ? Start{header, 0} : Start{c, kPanelColumns}, c, columns, ahead);
       ahead.next += tiles > 1 ? ahead.stride * now : 0;
       if (g + now == groups) finish(c, r.begin, static_cast<int64_t>(count));
@@ -262,7 +262,7 @@ void w8a8_products(const auto& a, const Launch& l, const Finish& finish) {
     return unit_products<UnitI8>(a, l, l.scratch<uint8_t>(static_cast<int64_t>(w8a8_bytes(all_rows, k))), finish);
 #endif
   const int8_t *x = a.x, *weight = a.weight;
-  const int64_t groups = (k + 3) / 4, panel_size = kHeaderBytes + groups * kGroupBytes;
+  const int64_t groups = (k + 3) / 4, panel_size = kHeaderBytes + groups * kWordBytes;
   const int64_t ldx = w8a8_x_stride(k, kXWords);
   auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_bytes(all_rows, k)));
   const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
