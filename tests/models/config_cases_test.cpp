@@ -80,8 +80,9 @@ TEST(ConfigCases, UnlistedArchitecturesAreNamedFirst) {
 Status check(std::string_view architecture, const std::string& key, const Json& value, std::string* notices = nullptr) {
   Json config = {{"architectures", {architecture}}, {"num_experts_per_tok", 2}, {"num_labels", 1}, {"hidden_size", 256},
                  {"num_attention_heads", 4},        {"num_key_value_heads", 4}};
-  if ((*find_model(architecture))->family.vision)
-    config.update({{"vision_config", Json::object()}, {"head_dim", 128}});  // of the usual sections of positions
+  const checkpoint::Family& of = (*find_model(architecture))->family;
+  if (of.vision)  // heads of the usual sections of positions
+    config.update({{"vision_config", Json::object()}, {"head_dim", of.partial_rotation ? 256 : 128}});
   if (architecture == "NemotronHForCausalLM") config["hybrid_override_pattern"] = "M*-";
   if (architecture == "Ministral3ForCausalLM")
     config["rope_parameters"] = {{"llama_4_scaling_beta", 0.1}, {"original_max_position_embeddings", 16384}};
