@@ -10,12 +10,12 @@ class DeltaRule : public OpsTest {};
 
 constexpr int64_t kHeads = 4, kKeyHeads = 2, kKey = 12, kValue = 7, kStates = 9;
 
-struct Rows {
+struct RuleRows {
   std::vector<double> q, k, v, beta, g, gk;
 };
 
-Rows rows_of(int64_t n) {
-  Rows r{kept(kBf16, numbers(n * kKeyHeads * kKey, 1, -0.4, 0.4)),
+RuleRows rows_of(int64_t n) {
+  RuleRows r{kept(kBf16, numbers(n * kKeyHeads * kKey, 1, -0.4, 0.4)),
          kept(kBf16, numbers(n * kKeyHeads * kKey, 2, -0.4, 0.4)),
          kept(kBf16, numbers(n * kHeads * kValue, 3)),
          kept(kBf16, numbers(n * kHeads, 4, 0, 1)),
@@ -25,7 +25,7 @@ Rows rows_of(int64_t n) {
 }
 
 // The document's formula: S := a S + beta (v - a S k) k^T and o := S q scale, with a = exp(g) Diag(exp(gk)).
-void recurrence(const Rows& r, const Dims& lengths, const Dims& from, const Dims& slots, double scale,
+void recurrence(const RuleRows& r, const Dims& lengths, const Dims& from, const Dims& slots, double scale,
                 std::vector<double>& states, std::vector<double>& out) {
   const auto was = states;
   size_t row = 0;
@@ -63,7 +63,7 @@ TEST_F(DeltaRule, IsTheRecurrenceOfTheDocument) {
   for (const aclDataType type : {kFloat, kBf16})
     for (const bool by_key : {false, true})
       for (const bool drafts : {false, true}) {
-        Rows r = rows_of(6);
+        RuleRows r = rows_of(6);
         if (!by_key) r.gk.clear();
         std::vector<double> states = kept(type, numbers(kStates * kHeads * kValue * kKey, 7)), out(6 * kHeads * kValue);
         Array state(type, {kStates, kHeads, kValue, kKey}, states);
