@@ -16,11 +16,11 @@ struct RuleRows {
 
 RuleRows rows_of(int64_t n) {
   RuleRows r{kept(kBf16, numbers(n * kKeyHeads * kKey, 1, -0.4, 0.4)),
-         kept(kBf16, numbers(n * kKeyHeads * kKey, 2, -0.4, 0.4)),
-         kept(kBf16, numbers(n * kHeads * kValue, 3)),
-         kept(kBf16, numbers(n * kHeads, 4, 0, 1)),
-         kept(kFloat, numbers(n * kHeads, 5, -1, 0)),
-         kept(kFloat, numbers(n * kHeads * kKey, 6, -1, 0))};
+             kept(kBf16, numbers(n * kKeyHeads * kKey, 2, -0.4, 0.4)),
+             kept(kBf16, numbers(n * kHeads * kValue, 3)),
+             kept(kBf16, numbers(n * kHeads, 4, 0, 1)),
+             kept(kFloat, numbers(n * kHeads, 5, -1, 0)),
+             kept(kFloat, numbers(n * kHeads * kKey, 6, -1, 0))};
   return r;
 }
 

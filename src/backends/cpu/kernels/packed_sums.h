@@ -221,7 +221,7 @@ template <class W>
 int64_t sums_passes(int64_t rows, int columns) {
   int64_t passes = 0;
   while (rows > 0) {
-    const int tile = SumRows<W>::next(rows), width = sums_registers(tile) * kLanes;
+    const int tile = SumRows<W>::next(rows), width = kLanes * sums_registers(tile);
     passes += (columns + width - 1) / width;
     rows -= tile;
   }
