@@ -221,7 +221,8 @@ template <class W>
 int64_t sums_passes(int64_t rows, int columns) {
   int64_t passes = 0;
   while (rows > 0) {
-    const int tile = SumRows<W>::next(rows), width = kLanes * sums_registers(tile);
+    const int tile = SumRows<W>::next(rows);
+    const int64_t width = kLanes * sums_registers(tile);
     passes += (columns + width - 1) / width;
     rows -= tile;
   }

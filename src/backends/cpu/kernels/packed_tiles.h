@@ -87,7 +87,7 @@ void packed_directly(const PackedPanel& a) {
   const auto rows_of = [&](int t) { return share(a.rows, t, tiles); };
   int64_t passes = 0;
   for (int t = 0; t < tiles; ++t) {
-    const int width = kLanes * packed_registers(static_cast<int>(rows_of(t).end - rows_of(t).begin));
+    const int64_t width = kLanes * packed_registers(static_cast<int>(rows_of(t).end - rows_of(t).begin));
     passes += (a.columns + width - 1) / width;
   }
   each_part_of_panel<P>(a.panel, a.k / P::kBlockK, passes, [&](int64_t b, int64_t n, SharedAhead ahead) {
