@@ -171,4 +171,10 @@ Status accepts_states(const OpCall& c, size_t first) {
   return Status::ok();
 }
 
+Status accepts_rule(const OpCall& c) {
+  if (c.in[1].dtype != DType::BF16)
+    return error(Code::Unsupported, "the vendor's delta rule takes bf16, not {}", dtype_name(c.in[1].dtype));
+  return accepts_states(c, 6);
+}
+
 }  // namespace reprise::ascend

@@ -52,7 +52,18 @@ inline const void* const_behind(const void* data, int64_t elements, DType type) 
 
 // So many rows can be told apart (RecurrentConstants).
 Status want_few_rows(int64_t rows, int64_t sequences);
+
+// The rule over the rows and states of `a`, the arguments of an op with heads of states.
+template <class Args>
+Result<DeltaRule> delta_rule_of(const Args& a, int64_t key_heads, float scale, Launch& l) {
+  const int64_t t = l.size(a.tokens), r = l.size(a.sequences);
+  RETURN_IF_ERROR(want_few_rows(t, r));
+  const States states{a.state, slots_of(l), a.heads * a.key * a.value, r, a.state_read, a.state_write};
+  return DeltaRule{t, r, a.heads, key_heads, a.key, a.value, type_of_rows(l), scale, states, {t, r, a.cu_seqlens}};
+}
 // Operand `first` and the two behind it name slots and borders; there may be no drafts.
 Status accepts_states(const OpCall& c, size_t first);
+// The same of ops that the rule computes.
+Status accepts_rule(const OpCall& c);
 
 }  // namespace reprise::ascend

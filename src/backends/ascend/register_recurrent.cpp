@@ -170,18 +170,8 @@ Result<RuleRows> prepare_rule(const GatedDeltaArgs& a, const DeltaRule& s, Launc
 }
 
 Status gated_delta(const GatedDeltaArgs& a, Launch& l) {
-  const int64_t t = l.size(a.tokens), r = l.size(a.sequences);
-  RETURN_IF_ERROR(want_few_rows(t, r));
-  const DeltaRule s{t,
-                    r,
-                    a.heads,
-                    a.key_heads,
-                    a.key,
-                    a.value,
-                    type_of_rows(l),
-                    1.0F / std::sqrt(static_cast<float>(a.key)),
-                    {a.state, slots_of(l), a.heads * a.key * a.value, r, a.state_read, a.state_write},
-                    {t, r, a.cu_seqlens}};
+  const float scale = 1.0F / std::sqrt(static_cast<float>(a.key));
+  ASSIGN_OR_RETURN(const DeltaRule s, delta_rule_of(a, a.key_heads, scale, l));
   ASSIGN_OR_RETURN(const RuleRows rows, prepare_rule(a, s, l));
   return s.run(rows, a.out, l);
 }
@@ -191,12 +181,6 @@ Status accepts_conv(const OpCall& c) {
   if (const int64_t taps = c.in[2].shape[2].factor; taps < 2)
     return error(Code::Unsupported, "takes convolutions over 2 or more rows, not {}", taps);
   return accepts_states(c, kFirst);
-}
-
-Status accepts_delta(const OpCall& c) {
-  if (c.in[1].dtype != DType::BF16)
-    return error(Code::Unsupported, "the vendor's delta rule takes bf16, not {}", dtype_name(c.in[1].dtype));
-  return accepts_states(c, 6);
 }
 
 }  // namespace
@@ -214,7 +198,7 @@ void register_recurrent(KernelRegistry& kernels, const std::shared_ptr<Context>&
   };
   add(kernels, context, {"causal_conv", kernel<causal_conv<CausalConvArgs>>, bind_conv, accepts_conv<3>});
   add(kernels, context, {"causal_conv_biased", kernel<causal_conv<CausalConvBiasedArgs>>, bind_conv, accepts_conv<4>});
-  add(kernels, context, {"gated_delta", kernel<gated_delta>, bind_delta, accepts_delta});
+  add(kernels, context, {"gated_delta", kernel<gated_delta>, bind_delta, accepts_rule});
 }
 
 }  // namespace reprise::ascend

@@ -68,28 +68,11 @@ Status add_skipped(const StateSpaceArgs& a, const DeltaRule& s, const void* y, L
 }
 
 Status state_space(const StateSpaceArgs& a, Launch& l) {
-  const int64_t t = l.size(a.tokens), r = l.size(a.sequences);
-  RETURN_IF_ERROR(want_few_rows(t, r));
-  const DeltaRule s{t,
-                    r,
-                    a.heads,
-                    a.groups,
-                    a.key,
-                    a.value,
-                    type_of_rows(l),
-                    kLarger,
-                    {a.state, slots_of(l), a.heads * a.key * a.value, r, a.state_read, a.state_write},
-                    {t, r, a.cu_seqlens}};
+  ASSIGN_OR_RETURN(const DeltaRule s, delta_rule_of(a, a.groups, kLarger, l));
   ASSIGN_OR_RETURN(const RuleRows rows, prepare_step(a, s, l));
-  void* y = l.scratch(static_cast<size_t>(t * s.heads * s.value) * size_of(s.type));
+  void* y = l.scratch(static_cast<size_t>(s.rows * s.heads * s.value) * size_of(s.type));
   RETURN_IF_ERROR(s.run(rows, y, l));
   return add_skipped(a, s, y, l);
-}
-
-Status accepts_space(const OpCall& c) {
-  if (c.in[1].dtype != DType::BF16)
-    return error(Code::Unsupported, "the vendor's delta rule takes bf16, not {}", dtype_name(c.in[1].dtype));
-  return accepts_states(c, 6);
 }
 
 // v / sqrt(mean of v^2 over its group + eps) * weight with v = x silu(gate), in fp32.
@@ -127,7 +110,7 @@ void register_state_space(KernelRegistry& kernels, const std::shared_ptr<Context
     args.constant = context->ones();
     args.way = static_cast<int64_t>(c.in[0].dtype);
   };
-  add(kernels, context, {"state_space", kernel<state_space>, bind_space, accepts_space});
+  add(kernels, context, {"state_space", kernel<state_space>, bind_space, accepts_rule});
   add(kernels, context, {"rms_norm_gated", kernel<gated_norm>, bind_norm, accepts_gated_norm});
 }
 

@@ -465,11 +465,12 @@ struct PackedAhead {
   int64_t stride = 0;
 };
 
-// What the passes over some blocks fetch: an equal part each, one after the other.
+// What the passes over some blocks fetch: an equal part each, one after the other; further passes fetch nothing.
 struct SharedAhead {
   const char* next;
   int64_t bytes, passes;  // left
   PackedAhead part(int64_t groups) {
+    if (passes == 0) return {};
     const int64_t mine = bytes / passes;
     const PackedAhead ahead{next, (mine + groups - 1) / groups};
     next += mine;
@@ -492,16 +493,18 @@ inline __attribute__((always_inline)) void each_group(const uint8_t* block, Pack
   }
 }
 
-// The blocks of a panel that all passes of `tiles` tiles go through before the next ones: those that stay in the
-// first-level cache, or all where one pass is as wide as the panel. Calls body(first block, blocks, what to fetch).
+// The blocks of a panel that all passes go through before the next ones: those that stay in the first-level cache, or
+// all where one pass is as wide as the panel or may be; then the first pass fetches for all. Calls body(first block,
+// blocks, what to fetch).
 template <class P, class Body>
 inline void each_part_of_panel(const uint8_t* panel, int64_t blocks, int64_t passes, const Body& body) {
   constexpr int64_t kAtOnce = 256 / P::kBlockK;
-  const int64_t at_once = passes == 1 || kLanes == 16 ? blocks : kAtOnce;
+  const bool whole = passes == 1 || kLanes == 16;
+  const int64_t at_once = whole ? blocks : kAtOnce;
   for (int64_t b = 0; b < blocks; b += at_once) {
     const int64_t n = std::min(at_once, blocks - b), bytes = n * P::kBlockBytes;
     const char* begin = reinterpret_cast<const char*>(BlockWalk<P>(panel, b).block);
-    body(b, n, SharedAhead{begin + (at_once == blocks ? kPackedAhead : bytes), bytes, passes});
+    body(b, n, SharedAhead{begin + (whole ? kPackedAhead : bytes), bytes, whole ? 1 : passes});
   }
 }
 
