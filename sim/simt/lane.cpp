@@ -13,6 +13,18 @@
 
 namespace reprise::simt {
 
+// What the lanes of a warp hold of a product's operands, as rows and columns.
+struct Fragments {
+  uint64_t exchange = 0;  // which one it is of; they count from 1
+  double a[16][16], b[8][16];
+  int32_t a8[16][32], b8[8][32];
+};
+
+// What a lane gives of its own.
+struct Operands {
+  uint32_t a[4], b[2];
+};
+
 // One block in flight: its fibres, its barriers, its shared memory.
 class Block {
  public:
@@ -69,6 +81,23 @@ class Block {
   }
   void warp_sync(int t) { wait(running_of(t), t); }
 
+  // Those of the exchange whose slots these are: `fill` sets them for the first lane that asks. All lanes of the warp
+  // have asked before the next exchange ends.
+  template <class Fill>
+  const Fragments& fragments(int t, const char* slots, Fill fill) {
+    std::unique_ptr<Fragments>& f = fragments_[static_cast<size_t>(t / 32)];
+    if (!f) f = std::make_unique<Fragments>();
+    const uint64_t exchange = running_of(t).generation;
+    if (f->exchange == exchange) return *f;
+    for (int lane = 0; lane < 32; ++lane) {
+      Operands of;
+      std::memcpy(&of, slots + static_cast<size_t>(lane) * kSlotBytes, sizeof of);
+      fill(lane, of, *f);
+    }
+    f->exchange = exchange;
+    return *f;
+  }
+
   const Grid& grid() const { return grid_; }
   int64_t x() const { return x_; }
   int64_t y() const { return y_; }
@@ -123,6 +152,7 @@ class Block {
   std::vector<char> shared_;
   std::vector<char> slots_;
   std::vector<Barrier> warps_;
+  std::vector<std::unique_ptr<Fragments>> fragments_ = std::vector<std::unique_ptr<Fragments>>(warps_.size());
   Barrier all_;
   std::vector<Wait> waits_ = std::vector<Wait>(1024);
   std::deque<Lane> lanes_;
@@ -173,11 +203,12 @@ void Lane::end() {
   if (!copies_.empty()) throw std::logic_error("a lane has ended before its asynchronous copies arrived");
 }
 
-void Lane::exchange(const void* mine, size_t bytes, void* all) {
+const char* Lane::exchange(const void* mine, size_t bytes) {
   std::memcpy(slot(thread_ % 32), mine, bytes);
   warp_sync();
-  for (int i = 0; i < 32; ++i) std::memcpy(static_cast<char*>(all) + static_cast<size_t>(i) * bytes, slot(i), bytes);
+  const char* slots = slot(0);
   turn();
+  return slots;
 }
 
 // A lane has rows g and g + 8 (g = lane / 4) of the result and columns 2 q, 2 q + 1 (q = lane % 4). Which numbers of
@@ -186,26 +217,28 @@ void Lane::exchange(const void* mine, size_t bytes, void* all) {
 // The sum of a block and the accumulator is taken exactly, as far as double goes, and cut to fp32. The hardware's own
 // cut differs in the last bit at times, so what rests on this order is compared by error and not by bits.
 void Lane::mma_float(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool bf16) {
-  struct Operands {
-    uint32_t a[4], b[2];
-  } all[32];
   Operands mine;
   std::copy(a, a + 4, mine.a);
   std::copy(b, b + 2, mine.b);
-  exchange(&mine, sizeof mine, all);
-  auto number = [bf16](uint32_t pair, int i) {
-    const auto v = static_cast<uint16_t>(pair >> (i * 16));
-    return static_cast<double>(bf16 ? bf16_to_float(v) : half_to_float(v));
-  };
+  const char* slots = exchange(&mine, sizeof mine);
+  const Fragments& all = block_of_->fragments(thread_, slots, [bf16](int lane, const Operands& of, Fragments& f) {
+    auto number = [bf16](uint32_t pair, int i) {
+      const auto v = static_cast<uint16_t>(pair >> (i * 16));
+      return static_cast<double>(bf16 ? bf16_to_float(v) : half_to_float(v));
+    };
+    const int g = lane / 4, k = lane % 4 * 2;
+    for (int i = 0; i < 2; ++i)
+      for (int half = 0; half < 2; ++half) {
+        for (int lower = 0; lower < 2; ++lower)
+          f.a[g + 8 * lower][k + i + 8 * half] = number(of.a[lower + half * 2], i);
+        f.b[g][k + i + 8 * half] = number(of.b[half], i);
+      }
+  });
   const int g = thread_ % 32 / 4, q = thread_ % 4;
   for (int i = 0; i < 4; ++i) {
-    const int row = g, lower = i / 2, column = 2 * q + i % 2;
+    const double *left = all.a[g + i / 2 * 8], *right = all.b[2 * q + i % 2];
     double sum = static_cast<double>(d[i]);
-    for (int k = 0; k < 16; ++k) {
-      const Operands& left = all[row * 4 + k % 8 / 2];
-      const Operands& right = all[column * 4 + k % 8 / 2];
-      sum += number(left.a[lower + k / 8 * 2], k % 2) * number(right.b[k / 8], k % 2);
-    }
+    for (int k = 0; k < 16; ++k) sum += left[k] * right[k];
     float cut = static_cast<float>(sum);
     if (std::isfinite(cut) && std::abs(static_cast<double>(cut)) > std::abs(sum)) cut = std::nextafter(cut, 0.0f);
     d[i] = cut;
@@ -214,23 +247,25 @@ void Lane::mma_float(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 
 // As above, section "Matrix Fragments for mma.m16n8k32"; exact.
 void Lane::mma(cuda::I8, int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  struct Operands {
-    uint32_t a[4], b[2];
-  } all[32];
   Operands mine;
   std::copy(a, a + 4, mine.a);
   std::copy(b, b + 2, mine.b);
-  exchange(&mine, sizeof mine, all);
-  auto number = [](uint32_t four, int i) { return static_cast<int32_t>(static_cast<int8_t>(four >> (i * 8))); };
+  const char* slots = exchange(&mine, sizeof mine);
+  const Fragments& all = block_of_->fragments(thread_, slots, [](int lane, const Operands& of, Fragments& f) {
+    auto number = [](uint32_t four, int i) { return static_cast<int32_t>(static_cast<int8_t>(four >> (i * 8))); };
+    const int g = lane / 4, k = lane % 4 * 4;
+    for (int i = 0; i < 4; ++i)
+      for (int half = 0; half < 2; ++half) {
+        for (int lower = 0; lower < 2; ++lower)
+          f.a8[g + 8 * lower][k + i + 16 * half] = number(of.a[lower + half * 2], i);
+        f.b8[g][k + i + 16 * half] = number(of.b[half], i);
+      }
+  });
   const int g = thread_ % 32 / 4, q = thread_ % 4;
   for (int i = 0; i < 4; ++i) {
-    const int lower = i / 2, column = 2 * q + i % 2;
+    const int32_t *left = all.a8[g + i / 2 * 8], *right = all.b8[2 * q + i % 2];
     uint32_t sum = static_cast<uint32_t>(d[i]);
-    for (int k = 0; k < 32; ++k) {
-      const Operands& left = all[g * 4 + k % 16 / 4];
-      const Operands& right = all[column * 4 + k % 16 / 4];
-      sum += static_cast<uint32_t>(number(left.a[lower + k / 16 * 2], k % 4) * number(right.b[k / 16], k % 4));
-    }
+    for (int k = 0; k < 32; ++k) sum += static_cast<uint32_t>(left[k] * right[k]);
     d[i] = static_cast<int32_t>(sum);
   }
 }

@@ -60,13 +60,16 @@ class Lane {
 
   template <bool kTransposed>
   void load_matrices(uint32_t (&r)[4], const void* row) {
-    const uint16_t* rows[32];
-    exchange(&row, sizeof row, rows);
+    const char* slots = exchange(&row, sizeof row);
     const int me = thread_ % 32;
     for (int m = 0; m < 4; ++m) {
-      const uint16_t* const* of = rows + m * 8;
-      const uint16_t first = kTransposed ? of[me % 4 * 2][me / 4] : of[me / 4][me % 4 * 2];
-      const uint16_t second = kTransposed ? of[me % 4 * 2 + 1][me / 4] : of[me / 4][me % 4 * 2 + 1];
+      auto of = [&](int i) {
+        const uint16_t* it;
+        std::memcpy(&it, slots + static_cast<size_t>(m * 8 + i) * kSlotBytes, sizeof it);
+        return it;
+      };
+      const uint16_t first = kTransposed ? of(me % 4 * 2)[me / 4] : of(me / 4)[me % 4 * 2];
+      const uint16_t second = kTransposed ? of(me % 4 * 2 + 1)[me / 4] : of(me / 4)[me % 4 * 2 + 1];
       r[m] = first | static_cast<uint32_t>(second) << 16;
     }
   }
@@ -89,8 +92,9 @@ class Lane {
   char* slot(int lane) const;
   void turn() { parity_ ^= 1; }
   void arrive(size_t left);
-  // Every lane's `bytes`, in order of lanes.
-  void exchange(const void* mine, size_t bytes, void* all);
+  // The slots of the warp's lanes, kSlotBytes each in order of lanes, with what each has put there. They keep it until
+  // the caller's next exchange or shuffle.
+  const char* exchange(const void* mine, size_t bytes);
   void mma_float(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool bf16);
 
   Block* block_of_;
