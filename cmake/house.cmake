@@ -26,7 +26,8 @@ if(CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-option(REPRISE_UNITY "Compile a target's source files up to sixteen at a time; ./dev does in a build from nothing" OFF)
+option(REPRISE_UNITY "Compile a target's source files several at a time; ./dev does in a build from nothing" OFF)
+set(REPRISE_UNITY_FILES 16 CACHE STRING "How many at most; more are quicker where no file is compiled again")
 
 # house_unity(TARGET APART regex...): what several files include is then read and instantiated once, which makes a build
 # from nothing twice as fast, and one of a single changed file slower. Names in the unnamed namespaces of a target must
@@ -36,7 +37,7 @@ function(house_unity target)
   if(NOT REPRISE_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${REPRISE_UNITY_FILES})
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
     file(RELATIVE_PATH name ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${source})

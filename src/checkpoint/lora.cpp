@@ -13,7 +13,7 @@
 namespace reprise::checkpoint {
 namespace {
 
-constexpr size_t kMaxConfigBytes = 1 << 20;
+constexpr size_t kMaxLoraConfigBytes = 1 << 20;
 constexpr size_t kMostNames = 10'000, kMostPatterns = 256;
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kAllLinear = "all-linear";
@@ -197,7 +197,7 @@ Result<LoraAdapter> LoraAdapter::open(const std::string& folder) {
     return error(Code::NotFound, "{}: not a folder; a LoRA adapter is a folder with adapter_config.json", folder);
   const std::string config_path = (at / "adapter_config.json").string();
   const std::string file_path = (at / "adapter_model.safetensors").string();
-  ASSIGN_OR_RETURN(const std::string text, read_file(config_path, kMaxConfigBytes));
+  ASSIGN_OR_RETURN(const std::string text, read_file(config_path, kMaxLoraConfigBytes));
   ASSIGN_OR_RETURN(LoraConfig config, LoraConfig::parse(text, config_path));
   if (!fs::exists(file_path, ec) && fs::exists(at / "adapter_model.bin", ec))
     return error(Code::Unsupported,

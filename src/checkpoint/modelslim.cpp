@@ -34,9 +34,9 @@ std::string_view last_part(std::string_view module) {
   return dot == std::string_view::npos ? module : module.substr(dot + 1);
 }
 
-class Reader {
+class ModelslimReader {
  public:
-  Reader(const ModelConfigFields& config, const Checkpoint* checkpoint)
+  ModelslimReader(const ModelConfigFields& config, const Checkpoint* checkpoint)
       : config_(config), json_(config.modelslim), checkpoint_(checkpoint) {}
 
   Result<QuantPlan> run() {
@@ -175,7 +175,7 @@ class Reader {
 }  // namespace
 
 Result<QuantPlan> read_modelslim_plan(const ModelConfigFields& config, const Checkpoint* checkpoint) {
-  return Reader(config, checkpoint).run();
+  return ModelslimReader(config, checkpoint).run();
 }
 
 }  // namespace reprise::checkpoint

@@ -30,9 +30,9 @@ std::optional<uint32_t> hex_value(std::string_view digits) {
 
 // Walks a pattern as Python's parser does. Names of modules are ASCII without newlines (any other tensor is left over,
 // an error of its own), so \d, \s, \w, \b and $ need no translation.
-class Translator {
+class PatternTranslator {
  public:
-  explicit Translator(std::string_view text) : text_(text) {}
+  explicit PatternTranslator(std::string_view text) : text_(text) {}
 
   Result<std::string> run() {
     RETURN_IF_ERROR(global_flags());
@@ -317,7 +317,7 @@ class Translator {
 
 }  // namespace
 
-Result<std::string> re2_from_python(std::string_view python) { return Translator(python).run(); }
+Result<std::string> re2_from_python(std::string_view python) { return PatternTranslator(python).run(); }
 
 Result<NamePattern> NamePattern::compile(std::string_view python) {
   if (python.size() > kLongest) return invalid("it has {} bytes; allowed: up to {}", python.size(), kLongest);

@@ -15,13 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxBytes = 4 << 20;
+constexpr size_t kMaxPoolingBytes = 4 << 20;
 
 // A file of the folder; null where there is none.
 Result<Json> read_optional(const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return Json(nullptr);
-  ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+  ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxPoolingBytes));
   return parse_unique_json(text, path);
 }
 

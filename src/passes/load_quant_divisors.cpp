@@ -5,7 +5,7 @@
 namespace reprise {
 namespace {
 
-constexpr const char* kName = "load_quant_divisors";
+constexpr const char* kDivisorsName = "load_quant_divisors";
 
 class Divisors {
  public:
@@ -51,7 +51,7 @@ class Divisors {
       if (part.recipe == Recipe::Reciprocals) part.recipe = Recipe::InputScales;
     }
     replaced_.push_back(from.name);
-    ASSIGN_OR_RETURN(Node * source, g_.add_source(*c_.ops().find("param"), made.name, type, kName, before));
+    ASSIGN_OR_RETURN(Node * source, g_.add_source(*c_.ops().find("param"), made.name, type, kDivisorsName, before));
     c_.derived().push_back(std::move(made));
     return source->result();
   }
@@ -76,7 +76,8 @@ class Divisors {
     const DerivedParam from_scales = *scales, from_offsets = *offsets;  // the list grows
     ASSIGN_OR_RETURN(Value * by, vector(from_scales, "_divisors", divisor, n));
     ASSIGN_OR_RETURN(Value * shift, vector(from_offsets, "_zeros", zero, n));
-    ASSIGN_OR_RETURN(Node * made, g_.add(divided, {n->in[0], n->in[1], n->in[2], by, shift}, n->attrs, kName, n));
+    ASSIGN_OR_RETURN(Node * made,
+                     g_.add(divided, {n->in[0], n->in[1], n->in[2], by, shift}, n->attrs, kDivisorsName, n));
     c_.applied(*made, fmt::format("{}: {} in {}", from_scales.name, n->in[3]->type.shape[0].factor == 1 ? "one" : "all",
                                   dtype_name(divisor.dtype)));
     for (size_t i = 0; i < 2; ++i) g_.replace_all_uses(n->result(i), made->result(i));
@@ -92,7 +93,7 @@ class Divisors {
 }  // namespace
 
 Pass load_quant_divisors() {
-  return {kName, false, [](Graph& g, PassContext& c) { return Divisors(g, c).run(); }};
+  return {kDivisorsName, false, [](Graph& g, PassContext& c) { return Divisors(g, c).run(); }};
 }
 
 }  // namespace reprise

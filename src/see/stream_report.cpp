@@ -7,9 +7,9 @@
 namespace reprise::see {
 namespace {
 
-using Launches = std::vector<const Node*>;
+using NodesInOrder = std::vector<const Node*>;
 
-std::string ops_in(const Launches& launches) {
+std::string ops_in(const NodesInOrder& launches) {
   std::vector<std::string_view> names;
   for (const Node* n : launches) names.push_back(n->op->name);
   return fmt::format("{}", fmt::join(names, " "));
@@ -35,7 +35,7 @@ class Forks {
 
  private:
   void close(const Node* join) {
-    Launches main;
+    NodesInOrder main;
     for (const Node* n = begin_; n && n != join; n = n->next)
       if (n->is_launched() && n->stream == kMainStream) main.push_back(n);
     const StreamFork fork{ops_in(side_), ops_in(main), join ? join->op->name : "the end"};
@@ -49,7 +49,7 @@ class Forks {
     side_.clear();
   }
 
-  Launches side_;
+  NodesInOrder side_;
   const Node* begin_ = nullptr;  // the first that may run beside them
   std::vector<StreamFork> forks_;
 };
@@ -74,7 +74,7 @@ std::vector<StreamPrefetch> prefetches_of(const CompiledModel& m) {
     StreamPrefetch p;
     for (; n && (n->is_hint() || n->is_source()); n = n->next)  // those with it, and what they read
       if (n->is_hint()) p.bytes += n->attrs.integer("bytes"), p.rows = n->attrs.integer("rows");
-    Launches beside;
+    NodesInOrder beside;
     for (const Node* b = n; b && b != product; b = b->next)
       if (b->is_launched() && b->stream == kMainStream) beside.push_back(b);
     p.beside = ops_in(beside);
