@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "backends/cpu/isa.h"
 #include "base/check.h"
 #include "base/log_form.h"
 #include "command.h"
@@ -94,6 +95,17 @@ std::vector<Command> declare(CLI::App& program, const std::vector<std::string>& 
   return out;
 }
 
+// A program of ./dev demo has the kernels of the processor that built it.
+Status has_kernels() {
+  if (!cpu::supported_isas().empty()) return Status::ok();
+  std::vector<std::string_view> built;
+  for (const cpu::Isa isa : cpu::built_isas()) built.push_back(cpu::isa_name(isa));
+  return error(Code::Unsupported,
+               "this program was built by `./dev demo` for processors with {}, and this one has not; `./dev build` makes "
+               "one for all",
+               fmt::join(built, " or "));
+}
+
 }  // namespace
 }  // namespace reprise::apps
 
@@ -104,6 +116,10 @@ int main(int argc, char** argv) {
   log::set_sink([](log::Level level, std::string_view message, const OrderedJson& fields) {
     log::write_to_standard_error(level, settings::as_flags(message), fields);
   });
+  if (const Status status = has_kernels(); !status.is_ok()) {
+    log::write(log::Level::Error, status.message());
+    return kExitFailed;
+  }
   CLI::App program("Reprise: a server and toolbox for large language models, with execution graphs you can see.",
                    "reprise");
   program.require_subcommand(1);

@@ -25,32 +25,32 @@ struct Operands {
   uint32_t a[4], b[2];
 };
 
-// One block in flight: its fibres, its barriers, its shared memory.
+// The block in flight: its fibres, its barriers, its shared memory. One object is the blocks of a grid in turn.
 class Block {
  public:
   static constexpr size_t kSlotBytes = 32;
 
-  Block(const Grid& grid, int64_t x, int64_t y, const std::function<void(Lane&)>& body, std::vector<int> order,
-        FibreStacks& stacks)
-      : grid_(grid), x_(x), y_(y), order_(std::move(order)), warps_(static_cast<size_t>((grid.threads + 31) / 32)) {
-    constexpr size_t kAlignment = 128;
-    shared_.assign(grid.shared + kAlignment, '\xff');
+  Block(const Grid& grid, const std::function<void(Lane&)>& body, FibreStacks& stacks)
+      : grid_(grid), body_(body), stacks_(stacks), warps_(static_cast<size_t>((grid.threads + 31) / 32)) {
     slots_.resize(warps_.size() * 2 * 32 * kSlotBytes);
-    for (int t = 0; t < grid.threads; ++t) {
-      lanes_.emplace_back(*this, t);
+    for (int t = 0; t < grid.threads; ++t) lanes_.emplace_back(*this, t);
+  }
+
+  // Makes it the block at (x, y), whose lanes take turns in this order; the one before has run. Barriers count on.
+  void begin(int64_t x, int64_t y, const std::vector<int>& order) {
+    constexpr size_t kAlignment = 128;
+    x_ = x;
+    y_ = y;
+    order_ = order;
+    shared_.assign(grid_.shared + kAlignment, '\xff');
+    all_.running = grid_.threads;
+    for (Barrier& warp : warps_) warp.running = 0;
+    fibres_.clear();
+    for (int t = 0; t < grid_.threads; ++t) {
       running_of(t).running += 1;
+      lanes_[static_cast<size_t>(t)].begin();
+      fibres_.emplace_back(stacks_.stack(static_cast<size_t>(t)), [this, t] { run_lane(t); });
     }
-    all_.running = grid.threads;
-    for (int t = 0; t < grid.threads; ++t)
-      fibres_.push_back(std::make_unique<Fibre>(stacks.stack(static_cast<size_t>(t)), [this, t, &body] {
-        try {
-          body(lanes_[static_cast<size_t>(t)]);
-          lanes_[static_cast<size_t>(t)].end();
-        } catch (...) {
-          if (!error_) error_ = std::current_exception();
-        }
-        leave(t);
-      }));
   }
 
   void run() {
@@ -58,10 +58,9 @@ class Block {
     while (left > 0) {
       bool moved = false;
       for (int t : order_) {
-        Fibre& f = *fibres_[static_cast<size_t>(t)];
+        Fibre& f = fibres_[static_cast<size_t>(t)];
         if (f.ended() || waits(t)) continue;
         moved = true;
-        now_ = t;
         f.resume();
         if (f.ended()) --left;
         if (error_) break;
@@ -120,6 +119,16 @@ class Block {
     uint64_t generation = 0;
   };
 
+  void run_lane(int t) {
+    Lane& lane = lanes_[static_cast<size_t>(t)];
+    try {
+      body_(lane);
+      lane.end();
+    } catch (...) {
+      if (!error_) error_ = std::current_exception();
+    }
+    leave(t);
+  }
   Barrier& running_of(int t) { return warps_[static_cast<size_t>(t / 32)]; }
   bool waits(int t) const {
     const Wait& w = waits_[static_cast<size_t>(t)];
@@ -129,7 +138,7 @@ class Block {
     if (++b.arrived == b.running) return release(b);
     Wait& w = waits_[static_cast<size_t>(t)];
     w = {&b, b.generation};
-    while (waits(t)) fibres_[static_cast<size_t>(t)]->yield();
+    while (waits(t)) fibres_[static_cast<size_t>(t)].yield();
     w = {};
   }
   static void release(Barrier& b) {
@@ -147,7 +156,9 @@ class Block {
   }
 
   Grid grid_;
-  int64_t x_, y_;
+  const std::function<void(Lane&)>& body_;
+  FibreStacks& stacks_;
+  int64_t x_ = 0, y_ = 0;
   std::vector<int> order_;
   std::vector<char> shared_;
   std::vector<char> slots_;
@@ -156,9 +167,8 @@ class Block {
   Barrier all_;
   std::vector<Wait> waits_ = std::vector<Wait>(1024);
   std::deque<Lane> lanes_;
-  std::vector<std::unique_ptr<Fibre>> fibres_;
+  std::deque<Fibre> fibres_;
   std::exception_ptr error_;
-  int now_ = 0;
 };
 
 int Lane::threads() const { return block_of_->grid().threads; }
@@ -197,6 +207,12 @@ void Lane::arrive(size_t left) {
   copies_.erase(copies_.begin(), copies_.begin() + static_cast<int64_t>(last));
   groups_.erase(groups_.begin(), groups_.begin() + static_cast<int64_t>(done));
   for (size_t& g : groups_) g -= last;
+}
+
+void Lane::begin() {
+  parity_ = 0;
+  copies_.clear();
+  groups_.clear();
 }
 
 void Lane::end() {
@@ -276,12 +292,13 @@ void run_grid(const Grid& grid, Order order, const std::function<void(Lane&)>& b
   std::vector<int> lanes(static_cast<size_t>(grid.threads));
   for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = static_cast<int>(i);
   std::mt19937 shuffle(1);
+  Block block(grid, body, stacks);
   for (int64_t y = 0; y < grid.blocks_y; ++y)
     for (int64_t x = 0; x < grid.blocks; ++x) {
       if (order == Order::Descending && x + y == 0) std::reverse(lanes.begin(), lanes.end());
       if (order == Order::Shuffled) std::shuffle(lanes.begin(), lanes.end(), shuffle);
       const bool back = order == Order::Descending;
-      Block block(grid, back ? grid.blocks - 1 - x : x, back ? grid.blocks_y - 1 - y : y, body, lanes, stacks);
+      block.begin(back ? grid.blocks - 1 - x : x, back ? grid.blocks_y - 1 - y : y, lanes);
       block.run();
     }
 }

@@ -78,6 +78,7 @@ class Lane {
   void mma(cuda::F16, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_float(d, a, b, false); }
   void mma(cuda::I8, int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 
+  void begin();
   // What a lane that ends leaves behind must be nothing.
   void end();
 

@@ -171,25 +171,26 @@ Status add_marks(const GgufFile& text, Json& config) {
   return Status::ok();
 }
 
-struct Name {
+struct TowerName {
   std::string_view gguf, hf;
 };
-constexpr Name kTop[] = {{"v.patch_embd.", "visual.patch_embed.proj."}, {"v.position_embd.", "visual.pos_embed."}};
-constexpr Name kOfBlocks[] = {{"ln1.", "norm1."},         {"ln2.", "norm2."},     {"attn_qkv.", "attn.qkv."},
-                              {"attn_q.", "attn.q."},     {"attn_k.", "attn.k."}, {"attn_v.", "attn.v."},
-                              {"attn_out.", "attn.proj."}};
-constexpr Name kWindowTop[] = {
+constexpr TowerName kTowerTop[] = {{"v.patch_embd.", "visual.patch_embed.proj."},
+                                   {"v.position_embd.", "visual.pos_embed."}};
+constexpr TowerName kOfBlocks[] = {{"ln1.", "norm1."},         {"ln2.", "norm2."},     {"attn_qkv.", "attn.qkv."},
+                                   {"attn_q.", "attn.q."},     {"attn_k.", "attn.k."}, {"attn_v.", "attn.v."},
+                                   {"attn_out.", "attn.proj."}};
+constexpr TowerName kWindowTop[] = {
     {"v.post_ln.", "visual.merger.ln_q."}, {"mm.0.", "visual.merger.mlp.0."}, {"mm.2.", "visual.merger.mlp.2."}};
-constexpr Name kWindowBlocks[] = {
+constexpr TowerName kWindowBlocks[] = {
     {"ffn_gate.", "mlp.gate_proj."}, {"ffn_up.", "mlp.up_proj."}, {"ffn_down.", "mlp.down_proj."}};
-constexpr Name kLearnedTop[] = {{"v.post_ln.", "visual.merger.norm."},
-                                {"mm.0.", "visual.merger.linear_fc1."},
-                                {"mm.2.", "visual.merger.linear_fc2."}};
-constexpr Name kLearnedBlocks[] = {{"ffn_up.", "mlp.linear_fc1."}, {"ffn_down.", "mlp.linear_fc2."}};
-constexpr Name kDeepMergers[] = {{"norm.", "norm."}, {"fc1.", "linear_fc1."}, {"fc2.", "linear_fc2."}};
+constexpr TowerName kLearnedTop[] = {{"v.post_ln.", "visual.merger.norm."},
+                                     {"mm.0.", "visual.merger.linear_fc1."},
+                                     {"mm.2.", "visual.merger.linear_fc2."}};
+constexpr TowerName kLearnedBlocks[] = {{"ffn_up.", "mlp.linear_fc1."}, {"ffn_down.", "mlp.linear_fc2."}};
+constexpr TowerName kDeepMergers[] = {{"norm.", "norm."}, {"fc1.", "linear_fc1."}, {"fc2.", "linear_fc2."}};
 
-std::optional<std::string> named(std::string_view name, std::string_view before, std::span<const Name> names) {
-  for (const Name& n : names)
+std::optional<std::string> named(std::string_view name, std::string_view before, std::span<const TowerName> names) {
+  for (const TowerName& n : names)
     if (name.starts_with(n.gguf)) return fmt::format("{}{}{}", before, n.hf, name.substr(n.gguf.size()));
   return std::nullopt;
 }
@@ -222,7 +223,7 @@ std::optional<std::string> tower_name(std::string_view name, bool windows, const
     if (at == deep.end()) return std::nullopt;
     return named(merger->second, fmt::format("visual.deepstack_merger_list.{}.", at - deep.begin()), kDeepMergers);
   }
-  if (auto found = named(name, "", kTop)) return found;
+  if (auto found = named(name, "", kTowerTop)) return found;
   return windows ? named(name, "", kWindowTop) : named(name, "", kLearnedTop);
 }
 

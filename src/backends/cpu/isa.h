@@ -26,7 +26,12 @@ enum class Isa : uint8_t {
 };
 
 // The sets of this program: X(Isa's name, namespace). A build that is checked and not used may leave some out
-// (REPRISE_WITHOUT_ISAS of the CMake file).
+// (REPRISE_WITHOUT_ISAS of the CMake file), and that of ./dev demo has those of its processor alone.
+#ifdef REPRISE_WITHOUT_BASELINE
+#define REPRISE_BASELINE(X)
+#else
+#define REPRISE_BASELINE(X) X(Baseline, baseline)
+#endif
 #ifdef REPRISE_WITHOUT_AVX2
 #define REPRISE_AVX2(X)
 #else
@@ -54,15 +59,16 @@ enum class Isa : uint8_t {
 #define REPRISE_CPU_TILE_ISAS(X)
 #endif
 #if defined(__x86_64__)
-#define REPRISE_CPU_ISAS(X) X(Baseline, baseline) REPRISE_AVX2(X) REPRISE_AVX512(X)
+#define REPRISE_CPU_ISAS(X) REPRISE_BASELINE(X) REPRISE_AVX2(X) REPRISE_AVX512(X)
 #elif defined(__aarch64__)
-#define REPRISE_CPU_ISAS(X) X(Baseline, baseline) X(DotProd, dotprod)
+#define REPRISE_CPU_ISAS(X) REPRISE_BASELINE(X) X(DotProd, dotprod)
 #endif
 
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_named(std::string_view name);  // as a device tells it, supported or not
 std::vector<Isa> built_isas();                        // those of this program, ascending
-// By this processor too, ascending. AmxEmulated is not among them: by its name alone.
+// By this processor too, ascending. AmxEmulated is not among them: by its name alone. None only where a program of
+// ./dev demo came to another processor, which its main() tells.
 std::vector<Isa> supported_isas();
 std::string isa_choices();                     // "auto" and built_isas(), for a text of help
 Result<Isa> parse_isa(std::string_view name);  // "auto" = the best supported; unsupported or unknown names are errors
