@@ -100,10 +100,11 @@ Status has_kernels() {
   if (!cpu::supported_isas().empty()) return Status::ok();
   std::vector<std::string_view> built;
   for (const cpu::Isa isa : cpu::built_isas()) built.push_back(cpu::isa_name(isa));
-  return error(Code::Unsupported,
-               "this program was built by `./dev demo` for processors with {}, and this one has not; `./dev build` makes "
-               "one for all",
-               fmt::join(built, " or "));
+  return error(
+      Code::Unsupported,
+      "this program was built by `./dev demo` for processors with {}, and this one has not; `./dev build` makes "
+      "one for all",
+      fmt::join(built, " or "));
 }
 
 }  // namespace

@@ -223,8 +223,11 @@ Result<bool> unwrap(Json& config, std::string_view source, const Families& famil
   for (const char* key : {"architectures", "quantization_config", "compression_config", "dtype", "torch_dtype",
                           "bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"})
     if (const auto it = config.find(key); it != config.end() && !it->is_null()) out[key] = *it;
-  if (!out.contains("tie_word_embeddings") && config.contains("tie_word_embeddings"))
-    out["tie_word_embeddings"] = config["tie_word_embeddings"];
+  // transformers 5 asks the whole (get_expanded_tied_weights_keys), its older versions the text model, which its
+  // configuration_qwen2_5_vl.py still hears: where either says so, a file without a head has the embedding as its head.
+  if (const auto tied = config.find("tie_word_embeddings");
+      tied != config.end() && (!out.contains("tie_word_embeddings") || *tied != Json(false)))
+    out["tie_word_embeddings"] = *tied;
   if (f->vision)
     for (const char* key : {"vision_config", "image_token_id", "video_token_id"})
       if (const auto it = config.find(key); it != config.end()) out[key] = *it;

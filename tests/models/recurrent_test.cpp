@@ -227,6 +227,28 @@ TEST(StateModelConfigs, TowersAreReadAsTheyArePublished) {
   EXPECT_TRUE(usual->vision->deepstack_blocks.empty());
 }
 
+// The rule of get_expanded_tied_weights_keys in modeling_utils.py of transformers 5.23, which asks the whole, and that
+// of configuration_qwen2_5_vl.py for files that tell it of the text alone.
+TEST(StateModelConfigs, AHeadIsTiedWhereTheWholeOrTheTextSaysSo) {
+  const std::optional<bool> said[] = {std::nullopt, false, true};
+  for (const auto whole : said)
+    for (const auto text : said) {
+      Json c = published(false);
+      c["text_config"].erase("tie_word_embeddings");
+      if (whole) c["tie_word_embeddings"] = *whole;
+      if (text) c["text_config"]["tie_word_embeddings"] = *text;
+      const auto f = fields_of(c);
+      ASSERT_TRUE(f.is_ok()) << f.status().message();
+      EXPECT_EQ(f->tie_word_embeddings, whole.value_or(false) || text.value_or(false)) << c;
+    }
+  Json wrong = published(false);
+  wrong["tie_word_embeddings"] = "yes";
+  wrong["text_config"]["tie_word_embeddings"] = false;
+  const auto f = fields_of(wrong);
+  ASSERT_FALSE(f.is_ok());
+  EXPECT_NE(f.status().message().find("tie_word_embeddings"), std::string::npos) << f.status().message();
+}
+
 TEST(StateModelConfigs, ATowerMayBeMissingButNotWrong) {
   for (const bool erased : {true, false}) {
     Json c = published(false);
