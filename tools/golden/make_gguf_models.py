@@ -272,6 +272,19 @@ def small_tensors(name, arch, config):
         yield key, np.stack([of[e] for e in range(len(of))])
 
 
+def prediction_layer(config, stored):
+    """A layer behind the last one that predicts a further token, as _Qwen35MtpMixin of conversion/qwen.py has it: a copy of one
+    that attends, and what stands in front of it."""
+    n, hidden = config["num_hidden_layers"], config["hidden_size"]
+    source = config["layer_types"].index("full_attention")
+    for key, w in stored.items():
+        if key.startswith(f"blk.{source}."):
+            yield key.replace(f"blk.{source}.", f"blk.{n}."), w
+    yield f"blk.{n}.nextn.eh_proj.weight", np.full((hidden, 2 * hidden), 0.25, np.float32)
+    for norm in ("enorm", "hnorm", "shared_head_norm"):
+        yield f"blk.{n}.nextn.{norm}.weight", np.ones(hidden, np.float32)
+
+
 def add_of_family(w, arch, config, rope):
     """What llama.cpp's converters write for single families."""
     if arch.startswith("gemma") or arch in ("olmo2", "exaone4", "cohere2", "phi3", "starcoder2"):
@@ -421,7 +434,7 @@ def write_small(name, arch):
     rope = {**rope, **rope.get("full_attention", {})}
     head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     w = gguf.GGUFWriter(DATA / "gguf" / f"{name}.gguf", arch)
-    w.add_block_count(config["num_hidden_layers"] + config.get("num_nextn_predict_layers", 0))
+    w.add_block_count(config["num_hidden_layers"] + (1 if arch == "qwen35" else config.get("num_nextn_predict_layers", 0)))
     w.add_context_length(config["max_position_embeddings"])
     w.add_embedding_length(config["hidden_size"])
     if "intermediate_size" in config:
@@ -438,7 +451,11 @@ def write_small(name, arch):
     w.add_value_length(head)
     w.add_rope_dimension_count(int(head * (rope.get("partial_rotary_factor") or 1)))
     add_of_family(w, arch, config, rope)
-    finish(w, name, small_tensors(name, arch, config))
+    tensors = dict(small_tensors(name, arch, config))
+    if arch == "qwen35":
+        w.add_nextn_predict_layers(1)
+        tensors |= dict(prediction_layer(config, tensors))
+    finish(w, name, tensors.items())
 
 
 def main():
