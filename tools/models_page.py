@@ -251,7 +251,7 @@ def vision_row(name, known, tested):
     whole = name in tested["V"]
     return [f"`{name}`", "V" if whole else "Y", "U" if whole else "Z", "no 8", "T" if name in known["vision_on_cuda"] else "no 1",
             "I" if name in known["vision_on_ascend"] else "no 2" if name.startswith("qwen3_5") else "no 1",
-            "V" if f"{name}_gguf" in tested["V"] else "no 4" if name.startswith("qwen3_5") else "no 1"]
+            "V" if f"{name}_gguf" in tested["V"] else "no 1"]
 
 
 def table(header, rows):

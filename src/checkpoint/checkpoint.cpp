@@ -27,12 +27,36 @@ Result<std::optional<int64_t>> heads_of(const GgufFile& file, const std::string&
   return most;
 }
 
-// What GGUF names mean depends on these three; files of an unknown architecture keep their own names.
+// None where there are as many heads of values as of keys: then there is one order.
+Status add_tiled_heads(const GgufFile& file, GgufModelShape& shape) {
+  int64_t sizes[4] = {};
+  size_t at = 0;
+  for (const char* name : {"group_count", "time_step_rank", "state_size", "inner_size"}) {
+    const std::string key = fmt::format("{}.ssm.{}", shape.architecture, name);
+    ASSIGN_OR_RETURN(const auto n, file.integer(key));
+    constexpr int64_t kMost = 1 << 20;
+    if (!n || *n <= 0 || *n > kMost)
+      return invalid("{}: metadata \"{}\" is {}; allowed: 1 to {}", file.source(), key,
+                     n ? fmt::to_string(*n) : "missing", kMost);
+    sizes[at++] = *n;
+  }
+  const auto [key_heads, heads, key, values] = sizes;
+  if (heads % key_heads != 0 || values % heads != 0)
+    return invalid(
+        "{}: metadata \"{}.ssm.time_step_rank\" is {}; allowed: multiples of the key heads {} that divide {}",
+        file.source(), shape.architecture, heads, key_heads, values);
+  shape.key = key;
+  if (heads > key_heads) shape.tiled = {key_heads, heads / key_heads, values / heads};
+  return Status::ok();
+}
+
+// What GGUF names mean depends on these; files of an unknown architecture keep their own names.
 Result<GgufModelShape> gguf_model_shape(const GgufFile& file) {
   GgufModelShape shape;
   ASSIGN_OR_RETURN(const auto architecture, file.string("general.architecture"));
   if (!architecture) return shape;
   shape.architecture = *architecture;
+  if (tiles_heads(shape.architecture)) RETURN_IF_ERROR(add_tiled_heads(file, shape));
   if (!interleaves_heads(shape.architecture)) return shape;
   const std::string key = shape.architecture + ".attention.head_count";
   ASSIGN_OR_RETURN(const auto heads, heads_of(file, key));
@@ -44,6 +68,11 @@ Result<GgufModelShape> gguf_model_shape(const GgufFile& file) {
   shape.heads = *heads;
   shape.kv_heads = kv_heads.value_or(*heads);
   return shape;
+}
+
+// Where a file has row i of `rows`, or such an element of a row.
+int64_t place_in_file(const CheckpointTensor& t, int64_t i, int64_t rows) {
+  return t.tiled ? t.tiled.stored(i) : stored_row(i, rows, t.interleaved_heads);
 }
 
 }  // namespace
@@ -102,10 +131,15 @@ Result<Checkpoint> Checkpoint::from_gguf(GgufFile file) {
       const GgufName stored = *gguf_name(*name, shape);
       tensor.interleaved_heads = stored.interleaved_heads;
       tensor.number = stored.number;
+      tensor.tiled = stored.tiled;
       const int64_t rows = t.shape.empty() ? 1 : t.shape.front();
       if (tensor.interleaved_heads && (t.shape.size() > 2 || rows % (2 * tensor.interleaved_heads) != 0))
         return invalid("{}: tensor \"{}\": its {} rows are not {} heads of an even size", out.source_, t.name, rows,
                        tensor.interleaved_heads);
+      const int64_t placed = tensor.tiled.columns || t.shape.size() < 2 ? tensor.row_elements() : rows;
+      if (tensor.tiled && (t.shape.size() > 2 || placed != tensor.tiled.end()))
+        return invalid("{}: tensor \"{}\": {} {}; allowed with the metadata \"{}.ssm.*\": {}", out.source_, t.name,
+                       placed, tensor.tiled.columns ? "columns" : "rows", shape.architecture, tensor.tiled.end());
     }
     out.tensors_.push_back(std::move(tensor));
   }
@@ -277,51 +311,50 @@ Status Checkpoint::check_rows(const CheckpointTensor& t, int64_t first, int64_t 
   return Status::ok();
 }
 
-Status Checkpoint::read_rows(const CheckpointTensor& t, int64_t first, int64_t rows, DType target, void* out,
-                             uint64_t* non_finite) const {
-  RETURN_IF_ERROR(check_rows(t, first, rows));
+Status Checkpoint::read_stored_rows(const CheckpointTensor& t, int64_t first, int64_t rows, DType target, void* out,
+                                    uint64_t* non_finite) const {
   const uint64_t row_bytes = packed_row_bytes(t);
-  const auto row_elements = static_cast<size_t>(t.row_elements());
+  const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(t.row_elements());
+  const auto convert = [&](std::span<const uint8_t> bytes, DType type, void* to) {
+    return convert_elements(t.type, bytes, type, to, count, non_finite)
+        .at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name));
+  };
   if (t.scattered()) {
     std::vector<uint8_t> gathered(static_cast<uint64_t>(rows) * row_bytes);
     gather_rows(t, first, rows, gathered.data());
-    return convert_elements(t.type, gathered, target, out, static_cast<size_t>(rows) * row_elements, non_finite)
-        .at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name));
+    return convert(gathered, target, out);
   }
-  const std::span<const uint8_t> bytes = raw(t);
-  const auto convert = [&](int64_t row, int64_t count, void* to) {
-    return convert_elements(
-        t.type, bytes.subspan(static_cast<uint64_t>(row) * row_bytes, static_cast<uint64_t>(count) * row_bytes), target,
-        to, static_cast<size_t>(count) * row_elements, non_finite);
-  };
-  const auto named = [&](const Status& s) { return s.at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name)); };
-  if (t.number != StoredNumber::Plain) {
-    const size_t count = static_cast<size_t>(rows) * row_elements;
-    std::vector<float> numbers(count);
-    RETURN_IF_ERROR(named(convert_elements(
-        t.type, bytes.subspan(static_cast<uint64_t>(first) * row_bytes, static_cast<uint64_t>(rows) * row_bytes),
-        DType::F32, numbers.data(), count, non_finite)));
-    for (float& v : numbers) v = t.number == StoredNumber::OneMore ? v - 1 : std::log(-v);
-    const std::span<const uint8_t> made(reinterpret_cast<const uint8_t*>(numbers.data()), count * sizeof(float));
-    return named(convert_elements(StorageType::F32, made, target, out, count, nullptr));
-  }
-  if (t.interleaved_heads == 0) return named(convert(first, rows, out));
+  const std::span<const uint8_t> bytes =
+      raw(t).subspan(static_cast<uint64_t>(first) * row_bytes, static_cast<uint64_t>(rows) * row_bytes);
+  if (t.number == StoredNumber::Plain) return convert(bytes, target, out);
+  std::vector<float> numbers(count);
+  RETURN_IF_ERROR(convert(bytes, DType::F32, numbers.data()));
+  for (float& v : numbers) v = t.number == StoredNumber::OneMore ? v - 1 : std::log(-v);
+  const std::span<const uint8_t> made(reinterpret_cast<const uint8_t*>(numbers.data()), count * sizeof(float));
+  return convert_elements(StorageType::F32, made, target, out, count, nullptr)
+      .at(fmt::format("{}: tensor \"{}\"", file_source(t), t.name));
+}
 
-  const size_t out_size = size_of(target);
+Status Checkpoint::read_rows(const CheckpointTensor& t, int64_t first, int64_t rows, DType target, void* out,
+                             uint64_t* non_finite) const {
+  RETURN_IF_ERROR(check_rows(t, first, rows));
+  if (t.has_file_order()) return read_stored_rows(t, first, rows, target, out, non_finite);
+  const size_t size = size_of(target);
+  const auto width = static_cast<size_t>(t.row_elements());
   auto* to = static_cast<uint8_t*>(out);
-  if (t.shape.size() < 2) {  // a bias: the elements of its only row change places
-    if (rows == 0) return Status::ok();
-    std::vector<uint8_t> stored(row_elements * out_size);
-    RETURN_IF_ERROR(named(convert(0, 1, stored.data())));
-    for (size_t i = 0; i < row_elements; ++i) {
-      const int64_t from = stored_row(static_cast<int64_t>(i), t.row_elements(), t.interleaved_heads);
-      std::memcpy(to + i * out_size, stored.data() + static_cast<size_t>(from) * out_size, out_size);
+  if (t.shape.size() < 2 || t.tiled.columns) {  // the elements of rows change places
+    std::vector<uint8_t> stored(static_cast<size_t>(rows) * width * size);
+    RETURN_IF_ERROR(read_stored_rows(t, first, rows, target, stored.data(), non_finite));
+    for (size_t i = 0; i < width; ++i) {
+      const auto from = static_cast<size_t>(place_in_file(t, static_cast<int64_t>(i), t.row_elements()));
+      for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
+        std::memcpy(to + (r * width + i) * size, stored.data() + (r * width + from) * size, size);
     }
     return Status::ok();
   }
   for (int64_t r = 0; r < rows; ++r)
-    RETURN_IF_ERROR(named(convert(stored_row(first + r, t.rows(), t.interleaved_heads), 1,
-                                  to + static_cast<size_t>(r) * row_elements * out_size)));
+    RETURN_IF_ERROR(read_stored_rows(t, place_in_file(t, first + r, t.rows()), 1, target,
+                                     to + static_cast<size_t>(r) * width * size, non_finite));
   return Status::ok();
 }
 
@@ -333,9 +366,12 @@ Status Checkpoint::read_rows(std::string_view name, int64_t first, int64_t rows,
 
 Status Checkpoint::read_packed_rows(const CheckpointTensor& t, int64_t first, int64_t rows, void* out) const {
   RETURN_IF_ERROR(check_rows(t, first, rows));
-  if (t.interleaved_heads != 0 && t.shape.size() < 2)
-    return error(Code::Unsupported, "{}: tensor \"{}\": a vector with interleaved heads has no packed rows",
+  if (!t.has_file_order() && t.shape.size() < 2)
+    return error(Code::Unsupported, "{}: tensor \"{}\": a vector whose heads have another order has no packed rows",
                  file_source(t), t.name);
+  if (!t.whole_blocks())
+    return error(Code::Unsupported, "{}: tensor \"{}\": a block of {} has columns of several heads, of {} each",
+                 file_source(t), t.name, t.type_name, t.tiled.size);
   const uint64_t row_bytes = packed_row_bytes(t);
   auto* to = static_cast<uint8_t*>(out);
   if (t.scattered()) {
@@ -343,15 +379,21 @@ Status Checkpoint::read_packed_rows(const CheckpointTensor& t, int64_t first, in
     return Status::ok();
   }
   const std::span<const uint8_t> bytes = raw(t);
-  if (t.interleaved_heads == 0) {
+  if (t.has_file_order()) {
     if (const uint64_t n = static_cast<uint64_t>(rows) * row_bytes)
       std::memcpy(to, bytes.data() + static_cast<uint64_t>(first) * row_bytes, n);
     return Status::ok();
   }
+  // What stays together: a row, or the blocks of a head.
+  const int64_t run = t.tiled.columns ? t.tiled.size : t.row_elements();
+  const auto run_bytes = static_cast<uint64_t>(run) / block_layout(t.type).elements * block_layout(t.type).bytes;
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t from = stored_row(first + r, t.rows(), t.interleaved_heads);
-    std::memcpy(to + static_cast<uint64_t>(r) * row_bytes, bytes.data() + static_cast<uint64_t>(from) * row_bytes,
-                row_bytes);
+    const int64_t row = t.tiled.columns ? first + r : place_in_file(t, first + r, t.rows());
+    const uint8_t* from = bytes.data() + static_cast<uint64_t>(row) * row_bytes;
+    for (int64_t i = 0; i < t.row_elements(); i += run, to += run_bytes) {
+      const int64_t at = t.tiled.columns ? t.tiled.stored(i) : i;
+      std::memcpy(to, from + static_cast<uint64_t>(at / run) * run_bytes, run_bytes);
+    }
   }
   return Status::ok();
 }

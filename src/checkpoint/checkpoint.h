@@ -34,6 +34,7 @@ struct CheckpointTensor {
   uint64_t bytes = 0;
   StoredNumber number = StoredNumber::Plain;  // of GGUF's centred norms and decays another one, which readers undo
   int64_t interleaved_heads = 0;  // GGUF llama q/k only: raw() shows rows in another order; the readers undo it
+  TiledHeads tiled = {};          // GGUF qwen35's layers with states: likewise, of rows or columns
 
   int64_t elements() const { return rows() * row_elements(); }
   int64_t rows() const {
@@ -42,6 +43,11 @@ struct CheckpointTensor {
     return n;
   }
   int64_t row_elements() const { return shape.empty() ? 1 : shape.back(); }
+  bool has_file_order() const { return interleaved_heads == 0 && !tiled; }
+  // Whether packed rows can be read: a block is of one head where columns have another order.
+  bool whole_blocks() const {
+    return !tiled.columns || tiled.size % static_cast<int64_t>(block_layout(type).elements) == 0;
+  }
 
   size_t file = 0;  // which of the checkpoint's files
   uint64_t offset = 0;
@@ -103,7 +109,8 @@ class Checkpoint {
                    uint64_t* non_finite = nullptr) const;
   Status read_rows(std::string_view name, int64_t first, int64_t rows, DType target, void* out,
                    uint64_t* non_finite = nullptr) const;
-  // Rows as stored (packed blocks), in Hugging Face order; `out` holds rows * packed_row_bytes(t).
+  // Rows as stored (packed blocks), in Hugging Face order; `out` holds rows * packed_row_bytes(t). An error where
+  // blocks would have to be taken apart (whole_blocks()).
   Status read_packed_rows(const CheckpointTensor& t, int64_t first, int64_t rows, void* out) const;
   static uint64_t packed_row_bytes(const CheckpointTensor& t);
   // The whole tensor as a view of the file, in the file's row order; of a scattered one with what lies between its
@@ -124,6 +131,9 @@ class Checkpoint {
   Status finish();
   Status index_tensors();
   Status check_rows(const CheckpointTensor& t, int64_t first, int64_t rows) const;
+  // Rows by their places in the file.
+  Status read_stored_rows(const CheckpointTensor& t, int64_t first, int64_t rows, DType target, void* out,
+                          uint64_t* non_finite) const;
   std::span<const uint8_t> file_bytes(size_t file, uint64_t offset, uint64_t bytes) const;
   // Rows of a scattered tensor, one behind the other, as its type has them.
   void gather_rows(const CheckpointTensor& t, int64_t first, int64_t rows, uint8_t* out) const;

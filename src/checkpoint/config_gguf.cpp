@@ -26,7 +26,8 @@ class Translator {
       RETURN_IF_ERROR(integer(key, name, true));
     RETURN_IF_ERROR(layers());
     // These may be lists with one number for each layer.
-    RETURN_IF_ERROR(per_layer("feed_forward_length", "intermediate_size", true));
+    ASSIGN_OR_RETURN(const auto of_experts, file_.integer(key("expert_feed_forward_length")));
+    RETURN_IF_ERROR(per_layer("feed_forward_length", "intermediate_size", !of_experts));
     RETURN_IF_ERROR(per_layer("attention.head_count", "num_attention_heads", true));
     RETURN_IF_ERROR(per_layer("attention.head_count_kv", "num_key_value_heads", false));
     if (!out_.contains("num_key_value_heads")) out_["num_key_value_heads"] = out_["num_attention_heads"];

@@ -35,6 +35,7 @@ constexpr Pair kLayer[] = {
     {"ffn_gate_exps", "mlp.experts.gate_proj"},
     {"ffn_up_exps", "mlp.experts.up_proj"},
     {"ffn_down_exps", "mlp.experts.down_proj"},
+    {"ffn_gate_up_exps", "mlp.experts.gate_up_proj"},
     {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
     {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
     {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
@@ -63,8 +64,10 @@ struct OwnPair {
   std::string_view architectures, gguf, hf;
 };
 
+constexpr std::string_view kTiled = "qwen35 qwen35moe", kDeltaNets = "qwen3next qwen35 qwen35moe";
+
 constexpr OwnPair kOfSome[] = {
-    {"gemma2 gemma3 olmo2 exaone4 seed_oss gpt-oss glm4moe qwen3next", "post_attention_norm",
+    {"gemma2 gemma3 olmo2 exaone4 seed_oss gpt-oss glm4moe qwen3next qwen35 qwen35moe", "post_attention_norm",
      "post_attention_layernorm"},
     {"gemma2 gemma3 olmo2 exaone4", "post_ffw_norm", "post_feedforward_layernorm"},
     {"gemma2 gemma3", "ffn_norm", "pre_feedforward_layernorm"},
@@ -77,15 +80,17 @@ constexpr OwnPair kOfSome[] = {
     {"hunyuan-dense", "attn_q_norm", "self_attn.query_layernorm"},
     {"hunyuan-dense", "attn_k_norm", "self_attn.key_layernorm"},
     // Layers with states; older files have qkv and gate in one tensor.
-    {"qwen3next", "attn_qkv", "linear_attn.in_proj_qkv"},
-    {"qwen3next", "attn_gate", "linear_attn.in_proj_z"},
+    {kDeltaNets, "attn_qkv", "linear_attn.in_proj_qkv"},
+    {kDeltaNets, "attn_gate", "linear_attn.in_proj_z"},
     {"qwen3next", "ssm_in", "linear_attn.in_proj_qkvz"},
     {"qwen3next", "ssm_ba", "linear_attn.in_proj_ba"},
-    {"qwen3next", "ssm_conv1d", "linear_attn.conv1d"},
-    {"qwen3next", "ssm_a", "linear_attn.A_log"},
-    {"qwen3next", "ssm_dt", "linear_attn.dt"},
-    {"qwen3next", "ssm_norm", "linear_attn.norm"},
-    {"qwen3next", "ssm_out", "linear_attn.out_proj"},
+    {kTiled, "ssm_alpha", "linear_attn.in_proj_a"},
+    {kTiled, "ssm_beta", "linear_attn.in_proj_b"},
+    {kDeltaNets, "ssm_conv1d", "linear_attn.conv1d"},
+    {kDeltaNets, "ssm_a", "linear_attn.A_log"},
+    {kDeltaNets, "ssm_dt", "linear_attn.dt"},
+    {kDeltaNets, "ssm_norm", "linear_attn.norm"},
+    {kDeltaNets, "ssm_out", "linear_attn.out_proj"},
     {"granitehybrid nemotron_h", "ssm_in", "mamba.in_proj"},
     {"granitehybrid nemotron_h", "ssm_conv1d", "mamba.conv1d"},
     {"granitehybrid nemotron_h", "ssm_a", "mamba.A_log"},
@@ -129,6 +134,21 @@ bool is_bare(std::string_view gguf) {
          gguf.ends_with(std::string(".") + std::string(kSkip));
 }
 
+// What a tensor has of the tiled heads: _LinearAttentionVReorderBase::modify_tensors of llama.cpp's conversion/qwen.py.
+TiledHeads tiled_part(std::string_view gguf, const GgufModelShape& model) {
+  TiledHeads part = model.tiled;
+  if (gguf == "attn_qkv" || gguf == "ssm_conv1d") {
+    part.first = 2 * part.key_heads * model.key;
+  } else if (gguf == "ssm_alpha" || gguf == "ssm_beta" || gguf == kDecay || gguf == "ssm_dt") {
+    part.size = 1;
+  } else if (gguf == "ssm_out") {
+    part.columns = true;
+  } else if (gguf != "attn_gate") {
+    return {};
+  }
+  return part;
+}
+
 struct Parts {
   std::string_view layer;  // digits, "" outside layers
   std::string_view stem;
@@ -158,6 +178,8 @@ std::optional<Parts> split(std::string_view name, std::string_view prefix) {
 
 }  // namespace
 
+bool tiles_heads(std::string_view architecture) { return is_one_of(architecture, kTiled); }
+
 bool interleaves_heads(std::string_view architecture) {
   return is_one_of(architecture, "llama mistral granite granitemoe granitehybrid nemotron_h smollm3");
 }
@@ -168,8 +190,8 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
   const std::optional<Parts> parts = split(ours, "model.layers.");
   if (!parts) return std::nullopt;
   // Centred norms multiply with 1 + weight; files hold that sum.
-  const bool centred = is_one_of(model.architecture, "gemma2 gemma3 qwen3next") && hf_name.ends_with("norm.weight") &&
-                       !hf_name.ends_with("linear_attn.norm.weight");
+  const bool centred = is_one_of(model.architecture, "gemma2 gemma3 qwen3next qwen35 qwen35moe") &&
+                       hf_name.ends_with("norm.weight") && !hf_name.ends_with("linear_attn.norm.weight");
   const StoredNumber number = centred ? StoredNumber::OneMore : StoredNumber::Plain;
   if (parts->layer.empty()) {
     for (const Pair& p : kTop)
@@ -184,6 +206,7 @@ std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape
     }
     if (gguf == kDecay || gguf == kSkip) name.name.resize(name.name.size() - kWeight.size());
     if (gguf == kDecay) name.number = StoredNumber::NegativeExp;
+    if (model.tiled) name.tiled = tiled_part(gguf, model);
     return name;
   };
   for (const OwnPair& p : kOfSome)

@@ -1,6 +1,7 @@
 // Names of GGUF tensors in terms of Hugging Face names, and what the conversion did to their rows. llama.cpp's
 // converter stores the q and k projections of the "llama" architecture with the two halves of each head interleaved;
-// the code that reads them under the Hugging Face name must undo that. Pure functions, any thread.
+// the code that reads them under the Hugging Face name must undo that. Those of "qwen35" and "qwen35moe" have the heads
+// of values of their layers with states in another order. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,32 @@
 
 namespace reprise::checkpoint {
 
+// Heads of values in the order of files: with G key heads, value head j of key head k is head j G + k there, and k R +
+// j of Hugging Face's R for each (llama.cpp, conversion/qwen.py, _LinearAttentionVReorderBase). A plain value.
+struct TiledHeads {
+  int64_t key_heads = 0;  // 0: files have them in Hugging Face's order
+  int64_t each = 0;       // of a key head
+  int64_t size = 0;       // rows of a head, or columns
+  int64_t first = 0;      // rows in front of them
+  bool columns = false;
+
+  explicit operator bool() const { return key_heads > 0; }
+  int64_t end() const { return first + key_heads * each * size; }
+  // Where the file has row (or column) i.
+  int64_t stored(int64_t i) const {
+    if (i < first) return i;
+    const int64_t head = (i - first) / size;
+    return first + (head % each * key_heads + head / each) * size + (i - first) % size;
+  }
+};
+
 struct GgufModelShape {
   std::string architecture;  // general.architecture
   int64_t heads = 0;
   int64_t kv_heads = 0;
+  // Of layers with states, where their heads of values are tiled.
+  TiledHeads tiled = {};  // `size` is a value's
+  int64_t key = 0;        // size of a key
 };
 
 // What a file has of a number x.
@@ -24,6 +47,7 @@ struct GgufName {
   // Not 0: rows are stored interleaved within each of this many heads; see stored_row().
   int64_t interleaved_heads = 0;
   StoredNumber number = StoredNumber::Plain;
+  TiledHeads tiled = {};
 };
 
 // "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"; none when GGUF has no such tensor.
@@ -35,6 +59,8 @@ std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelSh
 
 // Whether rows of q and k of such files are stored interleaved.
 bool interleaves_heads(std::string_view architecture);
+// Whether heads of values of layers with states are tiled, where there are more of them than key heads.
+bool tiles_heads(std::string_view architecture);
 
 // The row of the file that holds row `row` of the Hugging Face tensor of `rows` rows.
 inline int64_t stored_row(int64_t row, int64_t rows, int64_t interleaved_heads) {

@@ -63,6 +63,8 @@ QuantPlan gguf_plan(const Checkpoint& checkpoint) {
     // kv_b_proj is folded into products that have no kernels on blocks.
     if (t.name.ends_with(".kv_b_proj.weight")) {
       q.unpacked = t.type_name + " kv_b_proj";
+    } else if (!t.whole_blocks()) {  // columns of heads in another order
+      q.unpacked = t.type_name + " " + std::string(module_of(t.name).substr(module_of(t.name).rfind('.') + 1));
     } else if (const auto block = kept_format(t.type)) {
       q = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = *block};
       plan.format = Quantization::Gguf;

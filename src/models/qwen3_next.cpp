@@ -105,14 +105,12 @@ Status read_with_experts(const FieldReader& in, int64_t count, int64_t per_token
                                   out);
 }
 
-// Newer GGUF files have queries, keys and values in one tensor and their gates in another.
-Status add_next(checkpoint::GgufFields& in) {
+Status add_delta(checkpoint::GgufFields& in) {
   for (const auto& [name, to] : {std::pair{"ssm.conv_kernel", "linear_conv_kernel_dim"},
                                  {"ssm.state_size", "linear_key_head_dim"},
                                  {"ssm.group_count", "linear_num_key_heads"},
                                  {"ssm.time_step_rank", "linear_num_value_heads"},
-                                 {"ssm.inner_size", "linear_value_head_dim"},
-                                 {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"}})
+                                 {"ssm.inner_size", "linear_value_head_dim"}})
     RETURN_IF_ERROR(in.copy(name, to));
   Json& out = in.out();
   const auto heads = out["linear_num_value_heads"].get<int64_t>(), all = out["linear_value_head_dim"].get<int64_t>();
@@ -120,10 +118,32 @@ Status add_next(checkpoint::GgufFields& in) {
     return invalid("{}: metadata \"{}\" {} is no multiple of \"{}\" {}", in.file().source(), in.key("ssm.inner_size"),
                    all, in.key("ssm.time_step_rank"), heads);
   out["linear_value_head_dim"] = all / heads;
-  RETURN_IF_ERROR(in.copy("full_attention_interval", "full_attention_interval", false));
-  out["gguf_flat_projections"] = !in.has("blk.0.ssm_in.weight");
-  checkpoint::add_dense_layers(in);
+  return in.copy("full_attention_interval", "full_attention_interval", false);
+}
+
+Status add_experts(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(in.copy("expert_shared_feed_forward_length", "shared_expert_intermediate_size"));
   return checkpoint::add_expert_sizes(in, true);
+}
+
+// Newer GGUF files have queries, keys and values in one tensor and their gates in another.
+Status add_next(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(add_delta(in));
+  in.out()["gguf_flat_projections"] = !in.has("blk.0.ssm_in.weight");
+  checkpoint::add_dense_layers(in);
+  return add_experts(in);
+}
+
+// GGUF files of Qwen3.5. Their heads of values are tiled, which the reader undoes (checkpoint/gguf_names.h).
+Status add_35(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(add_delta(in));
+  return checkpoint::add_position_sections(in);
+}
+
+Status add_35_moe(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(add_experts(in));
+  in.out().erase("norm_topk_prob");  // always, here
+  return add_35(in);
 }
 
 Status read_next(const FieldReader& in, ModelConfigFields& out) {
@@ -199,6 +219,7 @@ const ModelSpec kQwen35{.family = {.architecture = "Qwen3_5ForCausalLM",
                                    .fields = kDenseFields,
                                    .read = read_35,
                                    .window_switch = true,
+                                   .gguf = {.name = "qwen35", .add = add_35},
                                    .wrapper = "Qwen3_5ForConditionalGeneration",
                                    .vision = true,
                                    .partial_rotation = true},
@@ -215,6 +236,7 @@ const ModelSpec kQwen35Moe{.family = {.architecture = "Qwen3_5MoeForCausalLM",
                                       .fields = kFields35Moe,
                                       .read = read_35_moe,
                                       .window_switch = true,
+                                      .gguf = {.name = "qwen35moe", .experts = "num_experts", .add = add_35_moe},
                                       .wrapper = "Qwen3_5MoeForConditionalGeneration",
                                       .vision = true,
                                       .partial_rotation = true},

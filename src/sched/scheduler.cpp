@@ -71,9 +71,11 @@ Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Obser
       cache_(executor.kv_pool(), executor.kept_states()) {
   const int64_t most = std::min(executor.max_step_rows(), executor.max_step_tokens());
   options_.max_running = options_.max_running > 0 ? std::min(options_.max_running, most) : most;
-  if (executor.has_states() && options_.prefix_cache && (!executor.kept_states() || executor.overlaps())) {
+  const bool overlaps = options_.overlap && executor.overlaps();
+  if (executor.has_states() && options_.prefix_cache && (!executor.kept_states() || overlaps)) {
     log::notice("no prefix cache (`disable_radix_cache`): the model's states are not kept {}",
-                executor.kept_states() ? "where the next step is submitted while one runs" : "for prefixes");
+                executor.kept_states() ? "where the next step is submitted while one runs (`disable_overlap_schedule`)"
+                                       : "for prefixes");
     options_.prefix_cache = false;
   }
   if (executor_.whole_prompts() && options_.prefix_cache) {

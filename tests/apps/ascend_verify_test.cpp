@@ -51,6 +51,17 @@ INSTANTIATE_TEST_SUITE_P(
                     TinyModel{"compressed_dynamic", "bfloat16", "silu_mul_quant", "models_quantised"}),
     [](const auto& info) { return fmt::format("{}_{}", info.param.name, info.param.dtype); });
 
+// A model with states: a check reads a state twice. Its rule is many launches, so sizes are small.
+TEST(AscendVerifyStates, ASoundModelPassesWithinTheBound) {
+  const OrderedJson j = json_of(
+      run_binary("graph verify --json --quick --log-level error " + model_flags({"qwen3_5", "bfloat16", ""}) + kSim +
+                 "--max-running-requests 2 --chunked-prefill-size 8 --context-length 16 --max-total-tokens 256 "
+                 "--graph-prefill-sizes 8 --graph-decode-sizes 2"));
+  EXPECT_EQ(j["mismatches"], 0) << j;
+  EXPECT_GT(j["sizes_checked"], 0);
+  EXPECT_EQ(j["modes"].size(), 6u);
+}
+
 class AscendVerifyFault : public testing::TestWithParam<std::string> {};
 class AscendReplayFault : public testing::TestWithParam<std::string> {};
 

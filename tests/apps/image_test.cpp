@@ -117,7 +117,7 @@ TEST_P(Mmproj, WithoutTheFileOfTheTowerPicturesAreRefused) {
   EXPECT_TRUE(holds(o.err, "reads no images without the GGUF file of its vision tower (--mmproj)")) << o.err;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Mmproj, testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
+INSTANTIATE_TEST_SUITE_P(Models, Mmproj, testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5_vl"),
                          [](const auto& i) { return i.param; });
 
 // tools/golden/make_video.py: places of frames and positions as transformers 4 has them.

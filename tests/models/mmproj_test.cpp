@@ -119,7 +119,7 @@ TEST(Mmproj, SizesThatDifferAreTold) {
 
 // Without its tower a text file is a text model: what stands before the first picture is as the reference has it.
 TEST(Mmproj, ATextFileAloneIsATextModel) {
-  for (const std::string model : {"qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"}) {
+  for (const std::string model : {"qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5_vl"}) {
     const VisionGolden golden(model + "_gguf");
     auto e = open(text_file(model), "");
     ASSERT_TRUE(e.is_ok()) << e.status().message();

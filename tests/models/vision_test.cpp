@@ -231,8 +231,8 @@ TEST_P(VisionTest, WithoutImagesItIsATextModel) {
 
 INSTANTIATE_TEST_SUITE_P(Models, VisionTest,
                          testing::Values("qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5_vl", "qwen3_5_vl_moe",
-                                         "qwen2_5_vl_gguf", "qwen3_vl_gguf", "qwen3_vl_moe_gguf", "qwen2_5_vl:video",
-                                         "qwen3_vl:video"),
+                                         "qwen2_5_vl_gguf", "qwen3_vl_gguf", "qwen3_vl_moe_gguf", "qwen3_5_vl_gguf",
+                                         "qwen2_5_vl:video", "qwen3_vl:video", "qwen3_5_vl:video"),
                          [](const auto& i) {
                            std::string name = i.param;
                            std::replace(name.begin(), name.end(), ':', '_');

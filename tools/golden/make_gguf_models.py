@@ -29,7 +29,9 @@ SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "
          "granite": "granite", "granite_moe": "granitemoe", "smollm3": "smollm3", "cohere": "command-r", "cohere2": "cohere2",
          "starcoder2": "starcoder2", "exaone4_window": "exaone4", "ernie": "ernie4_5", "seed_oss": "seed_oss",
          "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama", "glm4_moe": "glm4moe", "ernie_moe": "ernie4_5-moe",
-         "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next", "granite_hybrid": "granitehybrid", "nemotron_h": "nemotron_h"}
+         "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next", "qwen3_5": "qwen35",
+         "qwen3_5_moe_text_of_images": "qwen35moe", "granite_hybrid": "granitehybrid", "nemotron_h": "nemotron_h"}
+DELTA_NETS = {"qwen3next", "qwen35", "qwen35moe"}
 INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "smollm3"}
 
 LAYER = {
@@ -156,6 +158,55 @@ def write(name, arch):
     finish(w, name, tensors_of(name, config, newer).items())
 
 
+def tiled(key, w, config):
+    """Heads of values as ggml repeats those of keys: conversion/qwen.py, _LinearAttentionVReorderBase."""
+    keys, heads, key_size, size = (config[f"linear_{k}"] for k in (
+        "num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim"))
+
+    def of(w, axis, size):
+        apart = w.reshape(*w.shape[:axis], keys, heads // keys, size, *w.shape[axis + 1:])
+        return apart.swapaxes(axis, axis + 1).reshape(w.shape)
+
+    if keys == heads or ".linear_attn." not in key:
+        return w
+    if ".in_proj_qkv." in key or ".conv1d." in key:
+        first = 2 * keys * key_size
+        return np.concatenate([w[:first], of(w[first:], 0, size)])
+    if ".in_proj_z." in key:
+        return of(w, 0, size)
+    if ".out_proj." in key:
+        return of(w, 1, size)
+    return of(w, 0, 1) if ".norm." not in key else w
+
+
+def of_delta_net(key, w, config, is_tiled):
+    """Qwen3NextModel.modify_tensors of conversion/qwen.py, in front of which _LinearAttentionVReorderBase has its turn."""
+    if "conv1d" in key or key.endswith("shared_expert_gate.weight"):
+        w = w.squeeze()
+    w = tiled(key, w, config) if is_tiled else w
+    if key.endswith(".A_log"):
+        w = -np.exp(w)
+    if key.endswith("norm.weight") and not key.endswith("linear_attn.norm.weight"):
+        w = w + np.float32(1)
+    return key.replace(".dt_bias", ".dt_proj.bias"), w
+
+
+def gguf_name(names, key):
+    if key.endswith(".A_log"):
+        return names.get_name(key)
+    module, leaf = key.rsplit(".", 1)
+    return f"{names.get_name(module) or {'lm_head': 'output'}[module]}.{leaf}"
+
+
+def add_delta_net(w, config):
+    w.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    w.add_ssm_state_size(config["linear_key_head_dim"])
+    w.add_ssm_group_count(config["linear_num_key_heads"])
+    w.add_ssm_time_step_rank(config["linear_num_value_heads"])
+    w.add_ssm_inner_size(config["linear_value_head_dim"] * config["linear_num_value_heads"])
+    w.add_full_attention_interval(config.get("full_attention_interval", 4))
+
+
 def small_tensors(name, arch, config):
     """Tensors of a small family by the names of the gguf package."""
     kind = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == arch)
@@ -172,7 +223,7 @@ def small_tensors(name, arch, config):
         if key.endswith("e_score_correction_bias"):
             yield f"{names.get_name(key.removesuffix('_bias'))}.bias", w.reshape(-1)
             continue
-        if "vision" in key or "multi_modal" in key:
+        if "vision" in key or "visual." in key or "multi_modal" in key:
             continue
         if arch in INTERLEAVED and key.endswith(("q_proj.weight", "k_proj.weight")):
             w = interleaved(w, config["num_attention_heads" if "q_proj" in key else "num_key_value_heads"])
@@ -202,7 +253,7 @@ def small_tensors(name, arch, config):
             if key.endswith("conv1d.weight"):
                 w = w.squeeze()
             key = key.replace(".dt_bias", ".dt_proj.bias")
-        if arch == "qwen3next":  # conversion/qwen.py, Qwen3NextModel
+        if arch in DELTA_NETS:  # conversion/qwen.py, Qwen3NextModel
             if key.endswith("in_proj_qkvz.weight"):
                 heads, size, value = (config[f"linear_{k}"] for k in ("num_key_heads", "key_head_dim", "value_head_dim"))
                 each = config["linear_num_value_heads"] // heads * value
@@ -211,24 +262,27 @@ def small_tensors(name, arch, config):
                 yield f"blk.{key.split('.')[2]}.attn_qkv.weight", np.concatenate([q, k, v])
                 yield f"blk.{key.split('.')[2]}.attn_gate.weight", z
                 continue
-            if key.endswith(".A_log"):
-                yield names.get_name(key), -np.exp(w)
-                continue
-            if key.endswith("norm.weight") and not key.endswith("linear_attn.norm.weight"):
-                w = w + np.float32(1)
-            if key.endswith("shared_expert_gate.weight"):
-                w = w.reshape(-1)
-            if "conv1d" in key:
-                w = w.squeeze()
-            key = key.replace(".dt_bias", ".dt_proj.bias")
+            key, w = of_delta_net(key, w, config, arch != "qwen3next")
             parts = key.split(".")
-            if ".mlp." in key and len(parts) == 6 and parts[4] in EXPERT:  # a dense layer, for which the package has no names here
+            if arch == "qwen3next" and ".mlp." in key and len(parts) == 6 and parts[4] in EXPERT:  # a dense layer, for which the package has no names here
                 yield f"blk.{parts[2]}.ffn_{EXPERT[parts[4]]}.weight", w
                 continue
-        module, leaf = key.rsplit(".", 1)
-        yield f"{names.get_name(module) or {'lm_head': 'output'}[module]}.{leaf}", w
+        yield gguf_name(names, key), w
     for key, of in experts.items():
         yield key, np.stack([of[e] for e in range(len(of))])
+
+
+def prediction_layer(config, stored):
+    """A layer behind the last one that predicts a further token, as _Qwen35MtpMixin of conversion/qwen.py has it: a copy of one
+    that attends, and what stands in front of it."""
+    n, hidden = config["num_hidden_layers"], config["hidden_size"]
+    source = config["layer_types"].index("full_attention")
+    for key, w in stored.items():
+        if key.startswith(f"blk.{source}."):
+            yield key.replace(f"blk.{source}.", f"blk.{n}."), w
+    yield f"blk.{n}.nextn.eh_proj.weight", np.full((hidden, 2 * hidden), 0.25, np.float32)
+    for norm in ("enorm", "hnorm", "shared_head_norm"):
+        yield f"blk.{n}.nextn.{norm}.weight", np.ones(hidden, np.float32)
 
 
 def add_of_family(w, arch, config, rope):
@@ -296,17 +350,15 @@ def add_of_family(w, arch, config, rope):
         w.add_expert_feed_forward_length(config["moe_intermediate_size"])
         w.add_expert_shared_count(config["moe_num_shared_experts"])
         w.add_expert_shared_feed_forward_length(config["intermediate_size"] // config["num_key_value_heads"])
-    if arch == "qwen3next":
+    if arch in ("qwen3next", "qwen35moe"):
         w.add_expert_count(config["num_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])
         w.add_expert_feed_forward_length(config["moe_intermediate_size"])
         w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
-        w.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
-        w.add_ssm_state_size(config["linear_key_head_dim"])
-        w.add_ssm_group_count(config["linear_num_key_heads"])
-        w.add_ssm_time_step_rank(config["linear_num_value_heads"])
-        w.add_ssm_inner_size(config["linear_value_head_dim"] * config["linear_num_value_heads"])
-        w.add_full_attention_interval(config["full_attention_interval"])
+    if arch in DELTA_NETS:
+        add_delta_net(w, config)
+    if arch in ("qwen35", "qwen35moe"):  # conversion/qwen.py, _Qwen35MRopeMixin
+        w.add_rope_dimension_sections([*rope["mrope_section"], 0])
     if arch == "minimax-m2":
         w.add_expert_count(config["num_local_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])
@@ -382,10 +434,11 @@ def write_small(name, arch):
     rope = {**rope, **rope.get("full_attention", {})}
     head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     w = gguf.GGUFWriter(DATA / "gguf" / f"{name}.gguf", arch)
-    w.add_block_count(config["num_hidden_layers"] + config.get("num_nextn_predict_layers", 0))
+    w.add_block_count(config["num_hidden_layers"] + (1 if arch == "qwen35" else config.get("num_nextn_predict_layers", 0)))
     w.add_context_length(config["max_position_embeddings"])
     w.add_embedding_length(config["hidden_size"])
-    w.add_feed_forward_length(config["intermediate_size"])
+    if "intermediate_size" in config:
+        w.add_feed_forward_length(config["intermediate_size"])
     w.add_head_count(config["num_attention_heads"])
     w.add_head_count_kv(config["num_key_value_heads"])
     if "rms_norm_eps" in config or "layer_norm_epsilon" in config:
@@ -398,7 +451,11 @@ def write_small(name, arch):
     w.add_value_length(head)
     w.add_rope_dimension_count(int(head * (rope.get("partial_rotary_factor") or 1)))
     add_of_family(w, arch, config, rope)
-    finish(w, name, small_tensors(name, arch, config))
+    tensors = dict(small_tensors(name, arch, config))
+    if arch == "qwen35":
+        w.add_nextn_predict_layers(1)
+        tensors |= dict(prediction_layer(config, tensors))
+    finish(w, name, tensors.items())
 
 
 def main():

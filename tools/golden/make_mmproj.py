@@ -14,6 +14,7 @@ import shutil
 import sys
 
 from common import DATA
+from make_gguf_models import add_delta_net, gguf_name, of_delta_net
 from make_vision import TEXT, TOKENS, golden_of, made
 from make_vision_answers import ASKED, LAST, MARKS, OUT as TEXT_SIDE, RULES, TEMPLATE, answer, vocabulary
 
@@ -22,8 +23,8 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType as T
 from safetensors.numpy import save_file
-from transformers import (PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig,
-                          Qwen3VLMoeForConditionalGeneration)
+from transformers import (PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen3_5Config, Qwen3_5ForConditionalGeneration, Qwen3VLConfig,
+                          Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration)
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 OUT = DATA / "vision"
@@ -41,8 +42,12 @@ def models():
     new = Qwen3VLConfig(text_config=dict(text, **turns), vision_config=wide, tie_word_embeddings=True, **TOKENS)
     moe = Qwen3VLMoeConfig(text_config=dict(text, **turns, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=14),
                            vision_config=dict(learned, deepstack_visual_indexes=[1]), tie_word_embeddings=False, **TOKENS)
+    # Three heads of values of each of two key heads, which llama.cpp's converter reorders.
+    states = dict(text, num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=10, linear_value_head_dim=8,
+                  linear_conv_kernel_dim=4, rope_parameters=dict(rope, partial_rotary_factor=0.75, mrope_section=[2, 2, 2], mrope_interleaved=True))
+    hybrid = Qwen3_5Config(text_config=dict(states, tie_word_embeddings=True), vision_config=dict(tower, num_position_embeddings=25), tie_word_embeddings=True, **TOKENS)
     return [("qwen2_5_vl", "qwen2vl", Qwen2_5_VLForConditionalGeneration, old), ("qwen3_vl", "qwen3vl", Qwen3VLForConditionalGeneration, new),
-            ("qwen3_vl_moe", "qwen3vlmoe", Qwen3VLMoeForConditionalGeneration, moe)]
+            ("qwen3_vl_moe", "qwen3vlmoe", Qwen3VLMoeForConditionalGeneration, moe), ("qwen3_5_vl", "qwen35", Qwen3_5ForConditionalGeneration, hybrid)]
 
 
 def is_in_blocks(name, data):
@@ -78,8 +83,9 @@ def text_tensors(arch, c, state):
             for part, rows in {"gate_up_proj": {"gate": slice(half), "up": slice(half, None)}}.get(leaf, {"down": slice(None)}).items():
                 out[f"blk.{layer}.ffn_{part}_exps.weight"] = data[:, rows]
             continue
-        stem, leaf = key.rsplit(".", 1)
-        out[f"{names.get_name(stem)}.{leaf}"] = data
+        if arch == "qwen35":
+            key, data = of_delta_net(key, data, c.to_dict(), True)
+        out[gguf_name(names, key)] = data
     if c.tie_word_embeddings:
         out.pop("output.weight", None)
     return out
@@ -100,7 +106,11 @@ def write_text(path, arch, config, state):
     if arch != "qwen2vl":
         w.add_key_length(c.head_dim)
         w.add_value_length(c.head_dim)
+    if hasattr(config.vision_config, "deepstack_visual_indexes"):
         w.add_num_deepstack_layers(len(config.vision_config.deepstack_visual_indexes))
+    if arch == "qwen35":
+        w.add_rope_dimension_count(int(c.head_dim * c.rope_parameters["partial_rotary_factor"]))
+        add_delta_net(w, c.to_dict())
     if arch == "qwen3vlmoe":
         w.add_expert_count(c.num_experts)
         w.add_expert_used_count(c.num_experts_per_tok)
@@ -115,6 +125,10 @@ def write_text(path, arch, config, state):
     w.add_chat_template(TEMPLATE)
     c.tie_word_embeddings = config.tie_word_embeddings
     finish(w, text_tensors(arch, c, state))
+
+
+def has_places(config):
+    return hasattr(config.vision_config, "num_position_embeddings")
 
 
 def tower_tensors(config, state):
@@ -132,7 +146,7 @@ def tower_tensors(config, state):
         if parts[0] == "deepstack_merger_list":
             out[f"v.deepstack.{deep[int(parts[1])]}.{ {'norm': 'norm', 'linear_fc1': 'fc1', 'linear_fc2': 'fc2'}[parts[2]]}.{leaf}"] = data
             continue
-        if parts[-1] == "qkv" and not deep:  # Qwen2.5-VL's are three tensors
+        if parts[-1] == "qkv" and not has_places(config):  # Qwen2.5-VL's are three tensors
             for i, p in enumerate("qkv"):
                 out[f"v.blk.{parts[1]}.attn_{p}.{leaf}"] = data[i * len(data) // 3:(i + 1) * len(data) // 3]
             continue
@@ -161,12 +175,12 @@ def write_tower(path, config, state, matrices=T.BF16):
     w.add_vision_min_pixels(RULES["size"]["shortest_edge"])
     w.add_vision_max_pixels(RULES["size"]["longest_edge"])
     w.add_vision_attention_layernorm_eps(1e-6)
-    if hasattr(c, "deepstack_visual_indexes"):
+    if has_places(config):
         w.add_clip_projector_type(gguf.VisionProjectorType.QWEN3VL)
         w.add_vision_use_gelu(True)
         w.add_vision_image_size(int(c.num_position_embeddings ** 0.5) * c.patch_size)
         w.add_vision_spatial_merge_size(c.spatial_merge_size)
-        w.add_vision_is_deepstack_layers([i in c.deepstack_visual_indexes for i in range(c.depth)])
+        w.add_vision_is_deepstack_layers([i in getattr(c, "deepstack_visual_indexes", []) for i in range(c.depth)])
     else:
         w.add_clip_projector_type(gguf.VisionProjectorType.QWEN25VL)
         w.add_vision_use_silu(True)
@@ -187,7 +201,7 @@ def rows_in_blocks(net, golden, kind):
 
 
 # Words for which no two tokens are nearly as likely.
-QUESTIONS = {"qwen2_5_vl": "what is it?", "qwen3_vl": "which is larger?", "qwen3_vl_moe": "which is larger?"}
+QUESTIONS = {"qwen2_5_vl": "what is it?", "qwen3_vl": "which is larger?", "qwen3_vl_moe": "which is larger?", "qwen3_5_vl": "which is larger?"}
 
 
 def asked(words):
@@ -199,7 +213,7 @@ def main():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         net = made(cls, config, 320 + seed, halved=True)
-        golden = golden_of(net, 20 + seed, 3 * 2 * 4 * 4)
+        golden = golden_of(net, 20 + seed, 3 * 2 * 4 * 4, 39 if arch == "qwen35" else 7)  # as in make_vision.py
         folder = OUT / f"{name}_gguf"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.numpy import save_file
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration, Qwen3VLForConditionalGeneration
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration, Qwen3_5ForConditionalGeneration, Qwen3VLForConditionalGeneration
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
@@ -37,6 +37,8 @@ torch.use_deterministic_algorithms(True)
 OUT, CLIP = DATA / "vision", DATA / "videos" / "clip"
 VIDEO, IMAGE, START, END, LAST = 146, 147, 148, 149, 2
 MODELS = {"qwen2_5_vl": Qwen2_5_VLForConditionalGeneration, "qwen3_vl": Qwen3VLForConditionalGeneration}
+# Its positions are those of Qwen3-VL (modular_qwen3_5.py inherits get_rope_index); transformers 4 does not have it.
+WITHOUT_ANSWERS = {"qwen3_5_vl": Qwen3_5ForConditionalGeneration}
 POSITIONS4 = """
 import json, sys, types, torch
 from transformers.models.{module}.modeling_{module} import {cls}
@@ -73,7 +75,7 @@ def golden_of(name, net):
     """A video of three parts, text, an image: the parts apart, positions and logits."""
     rng = np.random.default_rng(17)
     text = lambda n: [int(x) for x in rng.integers(3, 140, n)]
-    told = name == "qwen3_vl"
+    told = name != "qwen2_5_vl"
     grid, still, seconds = [3, 4, 6], [1, 4, 4], 1.0
     rows = grid[1] * grid[2] // 4
     ids, parts = text(5), []
@@ -191,14 +193,16 @@ def main():
     frames = clip()
     write_sizes()
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(OUT / "qwen3_vl" / "tokenizer.json"), eos_token=MARKS[LAST], chat_template=TEMPLATE)
-    for name, cls in MODELS.items():
+    for name, cls in {**MODELS, **WITHOUT_ANSWERS}.items():
         folder = OUT / name
+        net = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+        save_file({k: np.ascontiguousarray(v) for k, v in sorted(golden_of(name, net).items())}, folder / "video.safetensors")
+        if name in WITHOUT_ANSWERS:
+            continue
         if name != "qwen3_vl":
             for file in ("tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"):
                 shutil.copy(OUT / "qwen3_vl" / file, folder / file)
         write_json(folder / "video_preprocessor_config.json", VIDEO_RULES)
-        net = cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-        save_file({k: np.ascontiguousarray(v) for k, v in sorted(golden_of(name, net).items())}, folder / "video.safetensors")
         found = [answer(name, net, tokenizer, processors()[name], frames, fps, [{"type": "text", "text": "see "}, {"type": "video"}, {"type": "text", "text": words}])
                  for fps, words in ((2, " what moves?"), (0.5, " and now?"))]
         (folder / "video_answers.json").write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
