@@ -166,6 +166,9 @@ Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> item
   if (faults_.any() && replay) {
     const auto number = static_cast<int64_t>(counters_.steps) + 1;
     faults_.spoil(number, items, stage(), live);
+    // What follows from the rows of a step follows from one more, too.
+    live.value[models::kSharedTokens] = models::in_equal_shares(live.value[models::kTokens], step_.token_shares);
+    stage().see_part(0);
     fault = faults_.take_launch_fault(number);
   }
   if (hook_)
