@@ -172,22 +172,6 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
     for (const Notice& n : said->notices) log::notice("{}", n.text);
 }
 
-// A model that drafts, over ranks.
-Status check_ranked_draft(const ModelSettings& s, const std::string& draft) {
-  const std::string what =
-      draft.empty() ? "`speculative_algorithm` NEXTN" : fmt::format("`speculative_draft_model_path` {}", draft);
-  if (s.enable_dp_attention)
-    return invalid(
-        "{} with `enable_dp_attention`: what drafts has no parts with requests of their own; leave one of "
-        "them out",
-        what);
-  const auto on = device_options(s.device, s.ascend_runtime, ::getenv);
-  if (on.is_ok() && on->kind != DeviceKind::Cpu)
-    return invalid("{} with `tp_size` {}: several ranks draft on cpu alone yet; with `device` {} allowed: 1", what,
-                   s.tp_size, device_kind_name(on->kind));
-  return Status::ok();
-}
-
 // The model that guesses, on the device of the other one, with a pool for no more than a page.
 Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, DeviceOptions device, const Platform& other,
                                                    const spec::SpecOptions& drafting, const std::string& source) {
@@ -397,10 +381,19 @@ Status ModelSettings::check() const {
     if (fault.starts_with("hang") && !serving)
       return invalid("`inject_fault` {}: hang is for serve alone, whose `watchdog_timeout` ends it", fault);
   RETURN_IF_ERROR(graph.options(limits()).status());
-  ASSIGN_OR_RETURN(const std::string draft, speculation.draft_model());
+  RETURN_IF_ERROR(speculation.draft_model().status());
   ASSIGN_OR_RETURN(const spec::SpecOptions drafting, speculation.options());
-  if (tp_size > 1 && (!draft.empty() || drafting.algorithm == spec::Algorithm::Prediction))
-    RETURN_IF_ERROR(check_ranked_draft(*this, draft));
+  if (const auto on = device_options(device, ascend_runtime, ::getenv);
+      tp_size > 1 && spec::drafts_by_model(drafting.algorithm) && on.is_ok() && on->kind != DeviceKind::Cpu)
+    return invalid(
+        "`speculative_algorithm` {} with `tp_size` {}: several ranks draft on cpu alone yet; with `device` "
+        "{} allowed: 1",
+        spec::algorithm_name(drafting.algorithm), tp_size, device_kind_name(on->kind));
+  if (enable_dp_attention && spec::drafts_by_model(drafting.algorithm) && drafting.algorithm != spec::Algorithm::Model)
+    return invalid(
+        "`speculative_algorithm` {} with `enable_dp_attention`: a head reads rows that ranks keep for their own "
+        "requests alone; allowed: NGRAM, SUFFIX, STANDALONE, none",
+        spec::algorithm_name(drafting.algorithm));
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();
 }

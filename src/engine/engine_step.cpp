@@ -166,6 +166,9 @@ Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> item
   if (faults_.any() && replay) {
     const auto number = static_cast<int64_t>(counters_.steps) + 1;
     faults_.spoil(number, items, stage(), live);
+    // What follows from the rows of a step follows from one more, too.
+    live.value[models::kSharedTokens] = models::in_equal_shares(live.value[models::kTokens], step_.token_shares);
+    stage().see_part(0);
     fault = faults_.take_launch_fault(number);
   }
   if (hook_)
@@ -303,8 +306,10 @@ Status Engine::resize_here(int64_t tokens) {
     for (int64_t p = pages + 1; p <= ledger.total_pages(); ++p)
       if (ledger.in_use(static_cast<kv::PageId>(p)))
         return error(Code::Busy, "KV page {} of another part is in use, a pool of {} pages would lose it", p, pages);
-  RETURN_IF_ERROR(pool_.resize(platform_.device->pool(), pages, [&](void* to, const void* from, size_t n) {
-    return stream_->copy(to, from, n, Copy::DeviceToDevice);
+  // The pool frees what it had when all is copied, so each copy has to be done by then.
+  RETURN_IF_ERROR(pool_.resize(platform_.device->pool(), pages, [&](void* to, const void* from, size_t n) -> Status {
+    RETURN_IF_ERROR(stream_->copy(to, from, n, Copy::DeviceToDevice));
+    return stream_->synchronize();
   }));
   for (kv::KvPool& ledger : ledgers_) RETURN_IF_ERROR(ledger.resize(platform_.device->pool(), pages, {}));
   RETURN_IF_ERROR(stream_->synchronize());

@@ -28,6 +28,14 @@ bool parse_number(std::string_view text, T& out) {
   return ec == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
+// Where parts of a world share out the rows, one more behind all others is of the last part that has any, and of those
+// behind it that have none.
+void add_row_of_part(int part, int64_t tokens, const StepStage& stage) {
+  const auto part_rows = stage.ints(models::kPartRowsInput);
+  for (size_t p = static_cast<size_t>(part) + 1; p < part_rows.size(); ++p)
+    part_rows[p] = static_cast<int32_t>(tokens + 1);
+}
+
 // A row beyond the batch takes part, and its slot is that of a token cached earlier.
 bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveSizes& live) {
   const auto all_tokens = stage.ints(models::kTokensInput), slots = stage.ints(models::kSlotsInput),
@@ -38,7 +46,7 @@ bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveS
   const bool decode = each == 1;
   const StepItem* victim = nullptr;
   for (const StepItem& item : items)
-    if (!victim && item.sequence->cached() > 0) victim = &item;
+    if (!victim && item.part == items.back().part && item.sequence->cached() > 0) victim = &item;
   if (!victim || slots.empty() || tokens >= static_cast<int64_t>(slots.size())) return false;
   if (decode && live.value[models::kQueryBorders] >= static_cast<int64_t>(borders.size())) return false;
   const int64_t past = victim->sequence->cached() - 1;
@@ -51,6 +59,7 @@ bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveS
     live.value[models::kQueryBorders]++;
     borders[row + 1] = static_cast<int32_t>(tokens + 1);
   }
+  add_row_of_part(victim->part, tokens, stage);
   return true;
 }
 

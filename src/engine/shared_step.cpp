@@ -5,10 +5,46 @@
 #include "ops/draw.h"
 
 namespace reprise::engine {
+namespace {
+
+// What drafts for the requests of one part, with the pages of that part. Its rounds are steps of the whole world in
+// which all other parts are idle: parts guess one after the other, before any of them waits for the common step.
+class DraftSeat final : public Executor {
+ public:
+  DraftSeat(Engine& draft, int part) : draft_(draft), part_(part) {}
+
+  int64_t context_length() const override { return draft_.context_length(); }
+  int64_t vocab_size() const override { return draft_.vocab_size(); }
+  int64_t max_step_tokens() const override { return draft_.max_step_tokens(); }
+  int64_t max_step_rows() const override { return draft_.max_step_rows(); }
+  int64_t edit_words() const override { return draft_.edit_words(); }
+  kv::KvPool& kv_pool() override { return draft_.kv_pool_of(part_); }
+  Status copy_page(kv::PageId from, kv::PageId to) override { return draft_.copy_page_of(part_, from, to); }
+  bool has_greedy_steps() const override { return draft_.has_greedy_steps(); }
+  bool has_sampled_steps() const override { return draft_.has_sampled_steps(); }
+  int64_t max_verify_rows() const override { return draft_.max_verify_rows(); }
+  std::string verify_refusal() const override { return draft_.verify_refusal(); }
+  RowsCost rows_cost(int64_t rows, int64_t sequences) const override { return draft_.rows_cost(rows, sequences); }
+  Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override {
+    items_.assign(items.begin(), items.end());
+    for (StepItem& item : items_) item.part = part_;
+    return draft_.submit(items_, output);
+  }
+  Result<StepResult> wait(Ticket ticket) override { return draft_.wait(ticket); }
+
+ private:
+  Engine& draft_;
+  int part_;
+  std::vector<StepItem> items_;
+};
+
+}  // namespace
 
 class SharedStep::Seat final : public Executor {
  public:
-  Seat(SharedStep& all, int part) : all_(all), engine_(all.engine_), part_(part) {}
+  Seat(SharedStep& all, int part) : all_(all), engine_(all.engine_), part_(part) {
+    if (Engine* draft = engine_.draft()) draft_ = std::make_unique<DraftSeat>(*draft, part);
+  }
 
   int64_t context_length() const override { return engine_.context_length(); }
   int64_t vocab_size() const override { return engine_.vocab_size(); }
@@ -25,6 +61,7 @@ class SharedStep::Seat final : public Executor {
   int64_t max_verify_rows() const override { return engine_.max_verify_rows() / parts(); }
   std::string verify_refusal() const override { return engine_.verify_refusal(); }
   int64_t max_drafts() const override { return engine_.max_drafts(); }
+  Executor* draft() override { return draft_.get(); }
   // The other parts are taken to have as many rows.
   RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
     return engine_.rows_cost(rows * parts(), sequences * parts());
@@ -59,6 +96,7 @@ class SharedStep::Seat final : public Executor {
   SharedStep& all_;
   Engine& engine_;
   int part_;
+  std::unique_ptr<Executor> draft_;  // a DraftSeat
   State state_ = State::Free;
   Ticket ticket_ = 0;
   std::vector<StepItem> items_;

@@ -77,7 +77,8 @@ Status check(const engine::Engine& e, const ProfileOptions& o) {
   return Status::ok();
 }
 
-StepSizes sizes_of(const ProfileOptions& o) {
+// All that the kernels' costs depend on; nothing is told of pools, of which a step touches little.
+StepSizes sizes_of(const engine::Engine& e, const ProfileOptions& o) {
   const bool decode = o.phase == "decode";
   const auto batch = static_cast<double>(o.batch), context = static_cast<double>(o.context);
   StepSizes s;
@@ -85,6 +86,9 @@ StepSizes sizes_of(const ProfileOptions& o) {
   s.live.value[models::kSequences] = o.batch;
   s.live.value[models::kQueryBorders] = o.batch + 1;
   s.live.value[models::kLogitRows] = o.batch;
+  const RankShare& ranks = e.options().graph.pipeline.ranks;
+  s.live.value[models::kSharedTokens] =
+      models::in_equal_shares(s.live.value[models::kTokens], ranks.sent_tokens > 0 ? ranks.size : 1);
   s.cached_tokens = batch * context;
   s.score_pairs = decode ? batch * context : batch * context * (context + 1) / 2;
   return s;
@@ -268,7 +272,7 @@ Result<std::vector<RankProfile>> profile_ranks(std::span<engine::Engine* const> 
     one.model = &t->model;
     StepProfile& p = one.profile;
     p.options = options;
-    p.sizes = sizes_of(options);
+    p.sizes = sizes_of(front, options);
     p.tracks = t->trace.tracks();
     p.step_s = median(plain);
     p.timed_step_s = middle;

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "engine/local_world.h"
+#include "engine/shared_step.h"
 #include "sched/generator.h"
+#include "sched/together.h"
 
 namespace reprise::api {
 namespace {
@@ -114,52 +116,129 @@ TEST(DraftModel, OfAnotherVocabularyIsAnError) {
   EXPECT_NE(message.find("`speculative_draft_model_path`"), std::string::npos) << message;
 }
 
+struct Guessed {
+  std::vector<std::vector<int32_t>> answers;
+  uint64_t drafts = 0, accepted = 0;
+  bool operator==(const Guessed&) const = default;
+};
+
+// Answers of some tokens to prompts of 5, 5 + `more`, ... tokens.
+Guessed guesses(engine::Engine& e, const ModelSettings& s, size_t prompts, int32_t more, int64_t tokens) {
+  sched::GeneratorOptions o;
+  const auto speculation = s.speculation.options();
+  EXPECT_TRUE(speculation.is_ok()) << speculation.status().message();
+  o.speculation = *speculation;
+  o.speculation.adaptive = false;
+  sched::Generator generator(e, o);
+  std::vector<sched::GenerationRequest> requests(prompts);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    for (int32_t t = 0; t < 5 + more * static_cast<int32_t>(i); ++t)
+      requests[i].prompt.push_back(3 + (t * t + 7 * t) % 200);
+    requests[i].sampling.max_new_tokens = tokens;
+    requests[i].sampling.ignore_eos = true;
+  }
+  const auto results = generator.run(requests);
+  EXPECT_TRUE(results.is_ok()) << results.status().message();
+  Guessed out;
+  if (results.is_ok())
+    for (const auto& r : *results) out.answers.push_back(r.tokens);
+  out.drafts = generator.speculation().draft_tokens;
+  out.accepted = generator.speculation().accepted_tokens;
+  return out;
+}
+
+Result<std::unique_ptr<engine::LocalWorld>> open_world(ModelSettings s, int ranks) {
+  s.tp_size = ranks;
+  RETURN_IF_ERROR(s.check());
+  return engine::LocalWorld::start(
+      ranks,
+      [s](std::shared_ptr<ranks::Member> member) {
+        ModelSettings mine = s;
+        mine.member = std::move(member);
+        return open_engine(mine);
+      },
+      std::chrono::seconds(120));
+}
+
 // Every rank has a part of both models; what is guessed, and how much of it comes true, is what one rank guesses.
 TEST(DraftModel, GuessesOverRanksAsOnOne) {
   for (const std::string name : {"llama_gqa3_tied", "llama_mha_untied"}) {
     SCOPED_TRACE(name);
-    ModelSettings s = with_draft(name);
-    const auto speculation = s.speculation.options();
-    ASSERT_TRUE(speculation.is_ok()) << speculation.status().message();
-    const auto run = [&](engine::Engine& e) {
-      sched::GeneratorOptions o;
-      o.speculation = *speculation;
-      o.speculation.adaptive = false;
-      sched::Generator generator(e, o);
-      std::vector<sched::GenerationRequest> requests(3);
-      for (size_t i = 0; i < requests.size(); ++i) {
-        for (int32_t t = 0; t < 5 + 40 * static_cast<int32_t>(i); ++t)
-          requests[i].prompt.push_back(3 + (t * t + 7 * t) % 200);
-        requests[i].sampling.max_new_tokens = 20;
-        requests[i].sampling.ignore_eos = true;
-      }
-      const auto results = generator.run(requests);
-      EXPECT_TRUE(results.is_ok()) << results.status().message();
-      std::vector<std::vector<int32_t>> tokens;
-      if (results.is_ok())
-        for (const auto& r : *results) tokens.push_back(r.tokens);
-      const sched::SpeculationStats stats = generator.speculation();
-      return std::tuple(tokens, stats.draft_tokens, stats.accepted_tokens);
-    };
+    const ModelSettings s = with_draft(name);
     auto alone = open_engine(s);
     ASSERT_TRUE(alone.is_ok()) << alone.status().message();
-    const auto one = run(**alone);
-    EXPECT_GT(std::get<1>(one), 20u);
-    s.tp_size = 3;
-    ASSERT_TRUE(s.check().is_ok()) << s.check().message();
-    auto world = engine::LocalWorld::start(3, [s](std::shared_ptr<ranks::Member> member) {
-      ModelSettings mine = s;
-      mine.member = std::move(member);
-      return open_engine(mine);
-    });
+    const Guessed one = guesses(**alone, s, 3, 40, 20);
+    EXPECT_GT(one.drafts, 20u);
+    auto world = open_world(s, 3);
     ASSERT_TRUE(world.is_ok()) << world.status().message();
     engine::Engine& front = (*world)->front();
-    EXPECT_EQ(run(front), one);
+    EXPECT_EQ(guesses(front, s, 3, 40, 20), one);
     EXPECT_LT(front.draft()->memory().weight_bytes, (*alone)->draft()->memory().weight_bytes);
     for (int rank = 0; rank < 3; ++rank)
       EXPECT_EQ((*world)->at(rank).draft()->memory().kv_pages, front.memory().kv_pages) << rank;
     for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
   }
+}
+
+struct Kept final : sched::RequestSink {
+  explicit Kept(std::vector<int32_t>& out) : tokens(out) {}
+  bool token(const sched::SampledToken& t, sched::FinishReason) override { return tokens.push_back(t.token), true; }
+  void finished(const sched::RequestResult& r) override { EXPECT_TRUE(r.status.is_ok()) << r.status.message(); }
+  std::vector<int32_t>& tokens;
+};
+
+// Ranks that share out requests share out those of the draft model as well: each part drafts for its own, with its own
+// pages, while the others are idle.
+TEST(DraftModel, GuessesInPartsAsOnOneRank) {
+  ModelSettings s = with_draft("llama_gqa3_tied");
+  s.max_running_requests = 24;
+  s.chunked_prefill_size = 24;
+  const auto speculation = s.speculation.options();
+  ASSERT_TRUE(speculation.is_ok()) << speculation.status().message();
+  auto alone = open_engine(s);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const Guessed one = guesses(**alone, s, 4, 13, 12);
+  s.serving = s.enable_dp_attention = true;
+  s.dp_size = 3;
+  auto world = open_world(s, 3);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  engine::SharedStep step((*world)->front());
+  sched::Bell bell;
+  sched::SchedulerOptions o;
+  o.bell = &bell;
+  o.speculation = *speculation;
+  o.speculation.adaptive = false;
+  sched::Scheduler first(step.part(0), o), second(step.part(1), o), idle(step.part(2), o);
+  sched::Together together({&first, &second, &idle}, bell);
+  std::vector<std::vector<int32_t>> answers(one.answers.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    sched::Request r;
+    for (int32_t t = 0; t < 5 + 13 * static_cast<int32_t>(i); ++t) r.prompt.push_back(3 + (t * t + 7 * t) % 200);
+    r.sampling.max_new_tokens = 12;
+    r.sampling.ignore_eos = true;
+    r.sampling.temperature = 0;
+    r.sink = std::make_unique<Kept>(answers[i]);
+    ASSERT_TRUE((i % 2 == 0 ? first : second).add(std::move(r)).is_ok());
+  }
+  while (!first.idle() || !second.idle()) together.step();
+  EXPECT_EQ(answers, one.answers);
+  for (const sched::Scheduler* part : {&first, &second}) {
+    EXPECT_TRUE(part->check_integrity().is_ok()) << part->check_integrity().message();
+    EXPECT_GT(part->stats().speculation.accepted_tokens, 5u);
+  }
+  EXPECT_GT((*world)->front().draft()->counters().idle_steps[2], 5u);
+}
+
+TEST(DraftModel, HeadsDoNotDraftInParts) {
+  ModelSettings s = with_draft("");
+  s.model_path = std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/qwen3_next";
+  s.speculation.algorithm = "NEXTN";
+  s.speculation.draft_model_path = {};
+  s.tp_size = s.dp_size = 2;
+  s.serving = s.enable_dp_attention = true;
+  EXPECT_NE(s.check().message().find("`speculative_algorithm` NEXTN with `enable_dp_attention`: a head reads rows"),
+            std::string::npos)
+      << s.check().message();
 }
 
 TEST(DraftModel, WhatRanksDoNotDraftIsRefused) {
@@ -171,20 +250,8 @@ TEST(DraftModel, WhatRanksDoNotDraftIsRefused) {
                                      "allowed: 1"),
             std::string::npos)
       << s.check().message();
-  s.device = "cpu";
-  s.serving = true;
-  s.dp_size = 2;
-  s.enable_dp_attention = true;
-  EXPECT_NE(s.check().message().find("with `enable_dp_attention`: what drafts has no parts"), std::string::npos)
-      << s.check().message();
   // A number of ranks that the model can be cut for and the draft model cannot.
-  s = with_draft("llama_mha_untied");
-  s.tp_size = 6;
-  const auto world = engine::LocalWorld::start(6, [s](std::shared_ptr<ranks::Member> member) {
-    ModelSettings mine = s;
-    mine.member = std::move(member);
-    return open_engine(mine);
-  });
+  const auto world = open_world(with_draft("llama_mha_untied"), 6);
   ASSERT_FALSE(world.is_ok());
   EXPECT_NE(world.status().message().find("`tp_size` 6: LlamaForCausalLM has 5 query heads; allowed: 1, 2, 3, 4, 5"),
             std::string::npos)

@@ -146,6 +146,35 @@ TEST(AscendParts, KeysAndValuesHaveTheBitsOfOneCard) {
   expect_in_every_mode(REPRISE_SOURCE_DIR "/tests/data/models/qwen3_tied", {2, 2});
 }
 
+// A padding row of the last part writes over a token of that part, by what each rank stages of it; what it has spoilt
+// is computed again.
+TEST(AscendParts, ALeakOfAPaddingRowIsFound) {
+  const std::string folder = REPRISE_SOURCE_DIR "/tests/data/models/qwen3_tied";
+  AscendOptions options = usual();
+  auto alone = open_ascend(folder, options);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const std::vector<float> expected = traffic(**alone, {0, 0, 0});
+  options.sequence_parts = 2;
+  options.verify_replay = 1;
+  options.faults = {"padding-leak@5"};
+  auto world = engine::LocalWorld::start(
+      2,
+      [folder, options](std::shared_ptr<ranks::Member> member) {
+        AscendOptions own = options;
+        own.member = std::move(member);
+        return open_ascend(folder, own);
+      },
+      std::chrono::seconds(120));
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  engine::Engine& front = (*world)->front();
+  EXPECT_EQ(traffic(front, {0, 1, 1}), expected);
+  EXPECT_EQ(front.counters().differences, 1u);
+  const auto bad = front.runner("decode")->quarantined();
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_NE(bad.begin()->second.find("in step 5 on rank "), std::string::npos) << bad.begin()->second;
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+}
+
 // Steps and prompts by the operators before the fused one.
 TEST(AscendParts, TheOlderAttentionKeepsTheBits) {
   AscendOptions options = usual();

@@ -70,7 +70,9 @@ TEST_P(AscendStates, AStepThatIsCheckedHasTheSameBits) {
   std::vector<float> want;
   for (const auto& [verify, fault] : {std::pair{0, ""}, std::pair{1, ""}, std::pair{1, "stale-input@3"}}) {
     SCOPED_TRACE(fault);
-    auto e = open({.prefill_sizes = {64, 128}, .verify_replay = verify, .fault = fault});
+    std::vector<std::string> faults;
+    if (*fault) faults.emplace_back(fault);
+    auto e = open({.prefill_sizes = {64, 128}, .verify_replay = verify, .faults = faults});
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     const std::vector<float> got = decode_traffic(**e, 4);
     if (want.empty()) want = got;

@@ -108,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RanksFaultTest,
                                          FaultCase{"llama_gqa3_tied", "wrong-length@3", "on rank 0: ", 3},
                                          FaultCase{"qwen3_tied", "kernel-error@3", "kernel failed"},
                                          FaultCase{"deepseek_v3_dense", "stale-input@3", "on rank 0: "},
-                                         FaultCase{"qwen3_next", "stale-input@3", "on rank 0: "}),
+                                         FaultCase{"qwen3_next", "stale-input@3", "on rank 0: "},
+                                         FaultCase{"qwen3_5", "padding-leak@3", "on rank 0: ", 3}),
                          [](auto& info) { return fmt::format("case{}", info.index); });
 
 std::vector<int32_t> greedy(engine::Engine& e, int steps) {

@@ -198,7 +198,7 @@ TEST(SequencePartsTest, CheckedReplaysFindFaultsAlone) {
     ASSERT_TRUE(alone.is_ok()) << alone.status().message();
     Requests one(**alone, {0, 0, 0});
     one.run();
-    for (const char* fault : {"", "stale-input@4"}) {
+    for (const char* fault : {"", "stale-input@4", "padding-leak@3"}) {
       SCOPED_TRACE(fmt::format("{} {}", model, fault));
       const auto open = [&](std::shared_ptr<ranks::Member> member) -> Result<std::unique_ptr<engine::Engine>> {
         DeviceOptions device;

@@ -25,8 +25,8 @@ struct AscendOptions {
   int64_t ep_size = 1;                              // they share out experts
   int64_t sequence_parts = 1;                       // they share out sequences
   bool dispatch = false;                            // they send rows to the ranks of their experts
-  int64_t verify_replay = 0;
-  std::string fault = {};  // KIND@STEP
+  int64_t verify_replay = 0;                        // every so many replays are run again
+  std::vector<std::string> faults = {};
 };
 
 // The checkpoint in `folder`.
@@ -56,14 +56,14 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   o.graph.decode = options.decode;
   o.quantization = options.quantization;
   o.graph.pipeline.passes.disable = options.without;
-  o.graph.verify_replay = options.verify_replay;
-  if (!options.fault.empty()) {
-    ASSIGN_OR_RETURN(const auto fault, engine::parse_fault(options.fault));
-    o.graph.faults.push_back(fault);
-    o.graph.report_dir = testing::TempDir();
-  }
   o.graph.decode_sizes = options.decode_sizes;
   o.graph.prefill_sizes = options.prefill_sizes;
+  o.graph.verify_replay = options.verify_replay;
+  o.graph.report_dir = testing::TempDir();
+  for (const std::string& fault : options.faults) {
+    ASSIGN_OR_RETURN(const engine::Fault parsed, engine::parse_fault(fault));
+    o.graph.faults.push_back(parsed);
+  }
   return engine::Engine::create(o, std::move(platform));
 }
 
