@@ -306,11 +306,10 @@ Status Engine::resize_here(int64_t tokens) {
     for (int64_t p = pages + 1; p <= ledger.total_pages(); ++p)
       if (ledger.in_use(static_cast<kv::PageId>(p)))
         return error(Code::Busy, "KV page {} of another part is in use, a pool of {} pages would lose it", p, pages);
-  // The pool frees what it had when all is copied, so each copy has to be done by then.
-  RETURN_IF_ERROR(pool_.resize(platform_.device->pool(), pages, [&](void* to, const void* from, size_t n) -> Status {
-    RETURN_IF_ERROR(stream_->copy(to, from, n, Copy::DeviceToDevice));
-    return stream_->synchronize();
-  }));
+  const auto copy = [&](void* to, const void* from, size_t n) {
+    return stream_->copy(to, from, n, Copy::DeviceToDevice);
+  };
+  RETURN_IF_ERROR(pool_.resize(platform_.device->pool(), pages, copy, [&] { return stream_->synchronize(); }));
   for (kv::KvPool& ledger : ledgers_) RETURN_IF_ERROR(ledger.resize(platform_.device->pool(), pages, {}));
   RETURN_IF_ERROR(stream_->synchronize());
   options_.max_total_tokens = pool_.total_pages() * kv::kPageTokens;

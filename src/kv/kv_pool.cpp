@@ -25,7 +25,7 @@ Result<KvPool> KvPool::create(MemoryPool& memory, const KvShape& shape, int64_t 
   return pool;
 }
 
-Status KvPool::resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy) {
+Status KvPool::resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy, const std::function<Status()>& copied) {
   for (size_t p = static_cast<size_t>(std::max<int64_t>(pages, 0)) + 1; p < used_.size(); ++p)
     if (used_[p]) return error(Code::Busy, "KV page {} is in use, a pool of {} pages would lose it", p, pages);
   ASSIGN_OR_RETURN(KvPool moved, create(memory, shape_, pages));
@@ -38,6 +38,7 @@ Status KvPool::resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy) 
         const auto id = static_cast<PageId>(p);
         RETURN_IF_ERROR(copy(moved.page(c, id), page(c, id), shape_.caches[c].page_bytes));
       }
+  if (copied) RETURN_IF_ERROR(copied());
   moved.generation_ = generation_ + 1;
   *this = std::move(moved);
   return Status::ok();

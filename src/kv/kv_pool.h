@@ -62,9 +62,10 @@ class KvPool {
   }
 
   // Moves to a pool of `pages` usable pages; pages in use keep their numbers and content. Buffers move: the code that
-  // bound addresses must bind them anew (generation()). Errors leave the pool as it was.
+  // bound addresses must bind them anew (generation()). Errors leave the pool as it was. The old memory is freed once
+  // `copied` has returned, which waits for copies that were only queued.
   using CopyBytes = std::function<Status(void* to, const void* from, size_t bytes)>;
-  Status resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy);
+  Status resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy, const std::function<Status()>& copied = {});
   // All caches of a page; both are in use.
   Status copy_page(PageId from, PageId to, const CopyBytes& copy) const;
   // Counts the moves.
