@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <set>
+#include <vector>
 
 #include "backends/null/null_device.h"
 
