@@ -225,6 +225,52 @@ int main() {{
         self.assertIn("100% tests passed, 0 tests failed", output)
 
 
+class SanitizedParts(Repository):
+    """`./dev sanitize PART`: each part is built and tested without the others, and all rooms are in one of them."""
+
+    CMAKE = ThreadSanitizer.CMAKE
+    PROGRAM = """#include <vector>
+int main(int argc, char**) {{
+  std::vector<int> numbers(3, 0);
+  return numbers.data()[argc + {beyond}];
+}}
+"""
+
+    def parts(self):
+        text = (ROOT / "dev").read_text()
+        return {name: re.search(rf"^sanitize_{name}=\((.*)\)$", text, re.M)[1].split() for name in ("readers", "servers")}
+
+    def sanitize(self, part, beyond):
+        shutil.copytree(ROOT / "cmake", self.root / "cmake")
+        shutil.copy2(ROOT / "CMakePresets.json", self.root / "CMakePresets.json")
+        self.write("CMakeLists.txt", self.CMAKE.format(programs=" ".join(self.parts()["servers"] + ["sim"])))
+        self.write("shared.cpp", self.PROGRAM.format(beyond=beyond))
+        return self.dev("sanitize", part)
+
+    def test_each_room_is_a_folder_of_tests_and_in_one_part(self):
+        parts = self.parts()
+        rooms = parts["readers"] + parts["servers"]
+        self.assertEqual(len(rooms), len(set(rooms)))
+        for room in rooms:
+            self.assertTrue((ROOT / "tests" / room / "CMakeLists.txt").is_file(), room)
+
+    def test_a_part_runs_its_own_tests_alone(self):
+        status, output = self.sanitize("servers", 0)
+        self.assertEqual(status, 0, output)
+        self.assertIn(f"0 tests failed out of {len(self.parts()['servers'])}", output)
+        self.assertFalse((self.root / "build/debug/bin/sim_tests").exists())
+
+    def test_the_others_are_all_that_is_left(self):
+        status, output = self.sanitize("others", 0)
+        self.assertEqual(status, 0, output)
+        self.assertIn("0 tests failed out of 1", output)
+
+    def test_a_read_beyond_the_end_fails_the_stage(self):
+        status, output = self.sanitize("servers", 2)
+        self.assertNotEqual(status, 0, output)
+        self.assertIn("AddressSanitizer: heap-buffer-overflow", output)
+
+
 class NewThings(unittest.TestCase):
     """new-op, new-model and new-backend in a copy of this repository; what they write configures and compiles."""
 
