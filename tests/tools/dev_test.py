@@ -238,7 +238,8 @@ int main(int argc, char**) {{
 
     def parts(self):
         text = (ROOT / "dev").read_text()
-        return {name: re.search(rf"^sanitize_{name}=\((.*)\)$", text, re.M)[1].split() for name in ("readers", "servers")}
+        return {name: re.search(rf"^sanitize_{name}=\((.*)\)$", text, re.M)[1].split()
+                for name in ("readers", "servers")}
 
     def sanitize(self, part, beyond):
         shutil.copytree(ROOT / "cmake", self.root / "cmake")
