@@ -116,8 +116,9 @@ Status ProgramBuilder::join_params(const Program& p, Kind kind, size_t phase) {
   });
   const bool shadow = kind == Kind::Shadow;
   if (shadow ? !vectors : !more.empty() || p.selection.params.size() != params_.size())
-    return error(Code::Unsupported, "the {}{} graph asks for other parameters than the decode graph{}",
+    return error(Code::Unsupported, "the {}{} graph asks for other parameters than the decode graph{}{}",
                  kind == Kind::Fused ? "" : "unfused ", kPhases[phase].name,
+                 more.empty() ? "" : fmt::format(", as {}", more.front().name),
                  shadow ? "; `verify_replay` needs all of pack_parallel_linears or none of it" : "");
   params_.insert(params_.end(), more.begin(), more.end());
   for (const DerivedParam& d : p.report.derived)

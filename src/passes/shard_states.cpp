@@ -10,9 +10,15 @@ namespace {
 
 size_t cache_of(const Node& n) { return n.op->first(OperandRole::Cache); }
 
+// What some rows were taken of.
+const Value* behind_rows(const Value* v) {
+  while (v->def->op->has(op_trait::kGathers)) v = v->def->in[0];
+  return v;
+}
+
 // What a chain of ops that work on each head alone begins with.
 const Value* behind_views(const Value* v) {
-  while (v->def->is_view() || v->def->op->has(op_trait::kVectors)) v = v->def->in[0];
+  while (v->def->is_view() || v->def->op->has(op_trait::kVectors)) v = behind_rows(v->def->in[0]);
   return v;
 }
 
@@ -20,8 +26,9 @@ const Value* behind_views(const Value* v) {
 
 // What a chain of ops that work on each column alone begins with.
 const Value* Sharder::behind_columns(const Value* v) {
+  v = behind_rows(v);
   while (v->def->op->has(op_trait::kColumns) && (v->def->in.size() == 1 || stack_of(*v->def) < v->def->in.size()))
-    v = v->def->in[static_cast<size_t>(std::max(0, v->def->op->mutated_operand()))];
+    v = behind_rows(v->def->in[static_cast<size_t>(std::max(0, v->def->op->mutated_operand()))]);
   return v;
 }
 
@@ -74,12 +81,13 @@ void Sharder::find_columns(const Value* v, const std::vector<Cut>& pieces) {
   }
 }
 
-// A product that heads side by side are multiplied with, as a gate, is cut as they are.
+// A product that heads side by side are multiplied with, as a gate, is cut as they are. In the last layer rows may have
+// been chosen before the gate.
 void Sharder::find_gates(const Node& n) {
   if (parted() || n.in.size() < 2) return;
   for (const Value* v : n.in) {
-    if (v->type.shape.rank() != 2 || !v->def->is_view()) continue;
-    const Value* made = behind_views(v);
+    if (v->type.shape.rank() != 2 || !behind_rows(v)->def->is_view()) continue;
+    const Value* made = behind_views(behind_rows(v));
     if (made->type.shape.rank() != 3 || !made->def->op->has(op_trait::kHeads)) continue;
     const Value* cache = made->def->op->has(OperandRole::Cache) ? made->def->in[cache_of(*made->def)] : nullptr;
     int64_t groups = 0;

@@ -109,7 +109,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RanksFaultTest,
                                          FaultCase{"qwen3_tied", "kernel-error@3", "kernel failed"},
                                          FaultCase{"deepseek_v3_dense", "stale-input@3", "on rank 0: "},
                                          FaultCase{"qwen3_next", "stale-input@3", "on rank 0: "},
-                                         FaultCase{"qwen3_5", "padding-leak@3", "on rank 0: ", 3}),
+                                         FaultCase{"qwen3_5", "padding-leak@3", "on rank 0: ", 3},
+                                         FaultCase{"qwen3_5", "stale-input@3", "on rank 0: "}),
                          [](auto& info) { return fmt::format("case{}", info.index); });
 
 std::vector<int32_t> greedy(engine::Engine& e, int steps) {
