@@ -30,8 +30,8 @@ std::string place_of(const Node& n, const KernelEntry& entry, const Graph& graph
   return fmt::format("{} {} ({}){}", n.op->name, node_label(n), entry.name, sizes);
 }
 
-// A launch works with other sizes now than when it was recorded. Pages of a cache are found by what is in the tables of
-// a step, so their number is nothing to kernels that have the cache itself, but the bound of rows that are read of it.
+// Whether a launch was recorded with other sizes than it has now. Kernels find the pages of a cache by a step's tables
+// and do not ask how many there are; where rows of a cache are read as those of a matrix, their number bounds them.
 bool works_with_other_sizes(const Node& n, const LiveSizes& recorded, const LiveSizes& now) {
   const auto other = [&](const Value* v) {
     for (const Dim& d : v->type.shape.dims())
