@@ -29,6 +29,15 @@ FoundDevice look_for_devices() {
   return {DeviceKind::Cpu, fmt::format("an NPU is there, but {}", library.status().message())};
 }
 
+// Of a model on the device of another one.
+Status share_ranks(KernelRegistry& kernels, const cuda::RankKernels& table, const ranks::Member& member) {
+  const auto ranks = cuda::Communicator::of(member);
+  if (!ranks)
+    return error(Code::Internal, "a device of rank {} is shared that meets no other ranks", member.world().rank);
+  cuda::register_ranks(kernels, table, ranks);
+  return Status::ok();
+}
+
 }  // namespace
 
 const FoundDevice& found_device() {
@@ -63,7 +72,9 @@ Result<Platform> make_platform(const DeviceOptions& options) {
       if (options.cuda_stand_in) {
         const CudaStandIn& it = *options.cuda_stand_in;
         cuda::register_cuda(*p.kernels, *it.kernels);
-        if (options.member && !options.shared) {
+        if (options.member && options.shared) {
+          RETURN_IF_ERROR(share_ranks(*p.kernels, *it.rank_kernels, *options.member));
+        } else if (options.member) {
           ASSIGN_OR_RETURN(const auto nccl, cuda::Nccl::open(it.nccl));
           ASSIGN_OR_RETURN(const auto ranks, cuda::Communicator::make(nccl, options.member));
           cuda::register_ranks(*p.kernels, *it.rank_kernels, ranks);
@@ -74,6 +85,8 @@ Result<Platform> make_platform(const DeviceOptions& options) {
 #if REPRISE_HAS_CUDA
       cuda::register_cuda(*p.kernels, cuda::device_kernels());
       p.device = options.shared;
+      if (options.shared && options.member)
+        RETURN_IF_ERROR(share_ranks(*p.kernels, cuda::rank_kernels(), *options.member));
       if (p.device) return p;
       ASSIGN_OR_RETURN(auto parts, cuda::make_cuda_device({options.index, options.member}));
       if (parts.ranks) cuda::register_ranks(*p.kernels, cuda::rank_kernels(), parts.ranks);

@@ -30,6 +30,19 @@ std::string place_of(const Node& n, const KernelEntry& entry, const Graph& graph
   return fmt::format("{} {} ({}){}", n.op->name, node_label(n), entry.name, sizes);
 }
 
+// Whether a launch was recorded with other sizes than it has now. Kernels find the pages of a cache by a step's tables
+// and do not ask how many there are; where rows of a cache are read as those of a matrix, their number bounds them.
+bool works_with_other_sizes(const Node& n, const LiveSizes& recorded, const LiveSizes& now) {
+  const auto other = [&](const Value* v) {
+    for (const Dim& d : v->type.shape.dims())
+      if (now.value[d.symbol] != 0 && now.value[d.symbol] != recorded.value[d.symbol]) return true;
+    return false;
+  };
+  for (size_t i = 0; i < n.in.size(); ++i)
+    if (n.op->operands[i].role != OperandRole::Cache && other(n.in[i])) return true;
+  return false;
+}
+
 bool conflict(const Access& a, const Access& b) { return (a.write || b.write) && a.begin < b.end && b.begin < a.end; }
 
 }  // namespace
@@ -488,9 +501,11 @@ Status CompiledModel::rebind(const std::unordered_map<std::string, void*>& exter
   }
   for (Capture& c : captures_)
     for (Patches& patches : c.patches) patches.moved = true;
-  if (device_->info().patches && device_->info().free_patches) return Status::ok();
+  const bool patched = device_->info().patches && device_->info().free_patches;
   std::vector<std::pair<int64_t, LiveSizes>> again;
   for (const Capture& c : captures_) {
+    const auto changed = [&](const Node* n) { return n->is_launched() && works_with_other_sizes(*n, c.live, now); };
+    if (patched && (device_->info().live_sizes || std::none_of(nodes_.begin(), nodes_.end(), changed))) continue;
     LiveSizes& live = again.emplace_back(c.size, c.live).second;
     for (size_t s = 0; s < std::size(live.value); ++s)
       if (now.value[s] != 0) live.value[s] = now.value[s];

@@ -281,13 +281,18 @@ Status Engine::follow_resize(int64_t tokens) {
   return take_all_pages();
 }
 
+// The front waits for a step of the model before it has anything drafted, and for drafts before the model's next step.
+// Here one stream waits for the other for the same reasons: a head reads rows that the model keeps, and both meet the
+// other ranks by one communicator.
 Status Engine::obey(const StepMessage& m) {
   if (m.draft != 0) {
     if (!draft_) return error(Code::Internal, "a message for what drafts, and nothing does");
     StepMessage mine = m;
     mine.draft = 0;
+    RETURN_IF_ERROR(stream_->synchronize());
     return draft_->obey(mine);
   }
+  if (draft_ && m.kind != StepMessage::Kind::Await) RETURN_IF_ERROR(draft_->stream_->synchronize());
   switch (m.kind) {
     case StepMessage::Kind::Step: return follow_step(m);
     case StepMessage::Kind::CopyPage:
@@ -302,8 +307,12 @@ Status Engine::obey(const StepMessage& m) {
     case StepMessage::Kind::Load:
     case StepMessage::Kind::Unload: return follow_adapter(m);
     case StepMessage::Kind::Await:
-      for (const StepMarks& marks : marks_)
-        if (marks.end && marks.ticket == static_cast<Ticket>(m.size)) RETURN_IF_ERROR(stream_->synchronize(*marks.end));
+      for (Engine* e : {this, draft_.get()}) {
+        if (!e) continue;
+        for (const StepMarks& marks : e->marks_)
+          if (marks.end && marks.ticket == static_cast<Ticket>(m.size))
+            RETURN_IF_ERROR(e->stream_->synchronize(*marks.end));
+      }
       return Status::ok();
     case StepMessage::Kind::Stop: break;
   }

@@ -10,6 +10,7 @@
 #include "sched/scheduler.h"
 #include "support/answers.h"
 #include "support/heads.h"
+#include "support/lost_rank.h"
 #include "support/vision_golden.h"
 
 namespace reprise::sched::head_drafter_test {
@@ -213,6 +214,85 @@ TEST(HeadDrafter, AnswersOnAscendAreThoseWithoutAHead) {
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     const auto got = guess(**e, numbers<int32_t>(*file, "tokens"), 2);
     EXPECT_LT(off_by(got.logits, numbers<float>(*file, "logits")), 0.08);
+  }
+}
+
+// Three short requests with log-probabilities, the second of which is drawn. `predicted`: drafts in place of a head's.
+Outcome short_run(engine::Engine& e, bool heads, const std::vector<Answer>& predicted = {}) {
+  SchedulerOptions o;
+  o.speculation.adaptive = false;
+  o.speculation.draft_tokens = kDrafts + 1;
+  if (heads)
+    o.drafter = [&] { return std::make_unique<ModelDrafter>(*e.draft(), ModelDrafterOptions{.most_drafts = kDrafts}); };
+  if (!predicted.empty()) o.speculation.algorithm = spec::Algorithm::Ngram;
+  Scheduler scheduler(e, o);
+  std::vector<std::shared_ptr<Answer>> answers;
+  for (int i = 0; i < 3; ++i) {
+    Asked a = ask(count_up(3 + i * 17, i), 9);
+    a.request.sampling.ignore_eos = true;
+    a.request.sampling.logprobs = 2;
+    if (i == 1) a.request.sampling.temperature = 0.7, a.request.sampling.seed = 3;
+    if (!predicted.empty()) a.request.prediction = predicted[static_cast<size_t>(i)].tokens;
+    answers.push_back(a.answer);
+    EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+  }
+  while (!scheduler.idle()) scheduler.step();
+  Outcome out{{}, scheduler.stats().speculation};
+  for (const auto& a : answers) {
+    EXPECT_TRUE(a->result->status.is_ok()) << a->result->status.message();
+    out.answers.push_back(*a);
+  }
+  return out;
+}
+
+Result<std::unique_ptr<engine::LocalWorld>> open_over_cards(const HeadSetup& s, int cards) {
+  return engine::LocalWorld::start(
+      cards,
+      [s](std::shared_ptr<ranks::Member> member) {
+        HeadSetup mine = s;
+        mine.member = std::move(member);
+        return open_with_head(mine);
+      },
+      std::chrono::seconds(120));
+}
+
+HeadSetup small_on_ascend(const char* model, const char* head) {
+  HeadSetup s{.model = model, .head = head, .dtype = DType::BF16, .chunk = 32, .rows = 2, .context = 64};
+  s.device = DeviceKind::Ascend;
+  return s;
+}
+
+// On simulated cards a follower's steps of both run beside its host: a head's step reads rows that the step of the
+// model in front of it has kept.
+TEST(HeadDrafter, OverCardsAnswersAreThoseOfOneCard) {
+  for (const auto& [model, head] : {std::pair("glm4_moe", "glm4_moe"), std::pair("llama", "llama_full_eagle3")}) {
+    SCOPED_TRACE(head);
+    const HeadSetup s = small_on_ascend(model, head);
+    auto one = open_with_head(s);
+    ASSERT_TRUE(one.is_ok()) << one.status().message();
+    auto world = open_over_cards(s, 2);
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    engine::Engine& front = (*world)->front();
+    ASSERT_TRUE(front.overlaps() && front.draft()->overlaps());
+    const Outcome alone = short_run(**one, true);
+    expect_same(short_run(front, false), alone);
+    const Outcome over = short_run(front, true), copied = short_run(front, false, alone.answers);
+    expect_same(over, alone);
+    expect_same(copied, alone);
+    EXPECT_GT(over.stats.draft_tokens, 10u);
+    EXPECT_EQ(over.stats.draft_tokens, alone.stats.draft_tokens);
+    EXPECT_EQ(over.stats.accepted_tokens, alone.stats.accepted_tokens);
+    EXPECT_GT(copied.stats.accepted_tokens, 3u);
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  }
+}
+
+TEST(HeadDrafter, ACardThatIsLostInADraftEndsAll) {
+  for (const int step : {1, 2, 4}) {
+    SCOPED_TRACE(step);
+    auto world = open_over_cards(small_on_ascend("llama", "llama_eagle"), 2);
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    testing_support::expect_end_in_a_draft(**world, step);
   }
 }
 

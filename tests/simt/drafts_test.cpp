@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "backends/all.h"
+#include "engine/local_world.h"
 #include "sched/scheduler.h"
 #include "simt/kernels.h"
 #include "support/chained_rounds.h"
 #include "support/drafters.h"
 #include "support/heads.h"
+#include "support/lost_rank.h"
 
 namespace reprise::simt::drafts_test {
 namespace {
@@ -17,6 +19,28 @@ using sched::Tokens;
 struct Outcome {
   std::vector<Tokens> prompts, answers;
   sched::SpeculationStats stats;
+  std::vector<Tokens> guesses = {};  // in their order
+};
+
+// Keeps what is proposed: untrained heads are seldom right, so answers and counts say little of it.
+class Overheard final : public spec::Drafter {
+ public:
+  Overheard(std::unique_ptr<spec::Drafter> inner, std::vector<Tokens>& guesses)
+      : inner_(std::move(inner)), guesses_(guesses) {}
+  void begin(const spec::Start& start) override { inner_->begin(start); }
+  void propose(std::span<const spec::Wish> wishes, std::span<spec::Proposal> out) override {
+    inner_->propose(wishes, out);
+    for (size_t i = 0; i < wishes.size(); ++i) guesses_.push_back(out[i].tokens);
+  }
+  bool foresee(std::span<const spec::Wish> wishes, std::span<spec::Proposal> out) override {
+    return inner_->foresee(wishes, out);
+  }
+  void judged(uint64_t id, int64_t verified, int64_t accepted) override { inner_->judged(id, verified, accepted); }
+  void end(uint64_t id, std::span<const int32_t> answer) override { inner_->end(id, answer); }
+
+ private:
+  std::unique_ptr<spec::Drafter> inner_;
+  std::vector<Tokens>& guesses_;
 };
 
 // A greedy and a drawn answer.
@@ -51,6 +75,19 @@ sched::SchedulerOptions drafts_of(engine::Executor& draft) {
   return o;
 }
 
+// With drafts of the engine's own.
+Outcome draft_and_answer(engine::Engine& e) {
+  std::vector<Tokens> guesses;
+  sched::SchedulerOptions o;
+  o.drafter = [&] {
+    return std::make_unique<Overheard>(
+        std::make_unique<sched::ModelDrafter>(*e.draft(), sched::ModelDrafterOptions{.most_drafts = 3}), guesses);
+  };
+  Outcome out = answer(e, o);
+  out.guesses = std::move(guesses);
+  return out;
+}
+
 TEST(CudaDrafts, AnswersAreThoseWithoutAHead) {
   for (const auto& [model, head] : {std::pair("glm4_moe", "glm4_moe"), std::pair("llama", "llama_eagle"),
                                     std::pair("llama", "llama_full_eagle3"), std::pair("qwen3_next", "qwen3_next")}) {
@@ -69,6 +106,88 @@ TEST(CudaDrafts, AnswersAreThoseWithoutAHead) {
     const Outcome plain = answer(**e), drafted = answer(**e, drafts_of(*(*e)->draft()));
     EXPECT_EQ(drafted.answers, plain.answers);
     EXPECT_GT(drafted.stats.draft_tokens, 5u);
+  }
+}
+
+testing_support::HeadSetup small_with_head(const char* model, const char* head) {
+  return {.model = model,
+          .head = head,
+          .policy = engine::GraphPolicy::Required,
+          .pages = 4,
+          .chunk = 16,
+          .rows = 2,
+          .context = 64,
+          .device = DeviceKind::Cuda,
+          .cuda = &stand_in()};
+}
+
+Result<std::unique_ptr<engine::LocalWorld>> open_over_ranks(const testing_support::HeadSetup& setup) {
+  return engine::LocalWorld::start(2, [setup](std::shared_ptr<ranks::Member> member) {
+    testing_support::HeadSetup mine = setup;
+    mine.member = std::move(member);
+    return testing_support::open_with_head(mine);
+  });
+}
+
+// The world's answers, drafts and what came true of them are those of one rank; then the world ends.
+void expect_drafts_of_one(engine::LocalWorld& world, const Outcome& one) {
+  engine::Engine& front = world.front();
+  ASSERT_TRUE(front.overlaps() && front.draft()->overlaps());
+  const Outcome plain = answer(front), drafted = draft_and_answer(front);
+  EXPECT_EQ(plain.answers, one.answers);
+  EXPECT_EQ(drafted.answers, one.answers);
+  EXPECT_EQ(drafted.guesses, one.guesses);
+  EXPECT_EQ(drafted.stats.draft_tokens, one.stats.draft_tokens);
+  EXPECT_EQ(drafted.stats.accepted_tokens, one.stats.accepted_tokens);
+  EXPECT_GT(front.runner("verify")->stats().replays, 0u);
+  for (const Status& end : world.stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+}
+
+// Graphs freeze how many rows a head may read; also those that were recorded before the model's pool has grown.
+TEST(CudaDrafts, CapturedHeadsGuessAsEagerOnes) {
+  testing_support::HeadSetup setup = small_with_head("llama", "llama_eagle");
+  auto captured = testing_support::open_with_head(setup);
+  ASSERT_TRUE(captured.is_ok()) << captured.status().message();
+  setup.policy = engine::GraphPolicy::Off;
+  auto eager = testing_support::open_with_head(setup);
+  ASSERT_TRUE(eager.is_ok()) << eager.status().message();
+  const Outcome want = draft_and_answer(**eager);
+  EXPECT_EQ(draft_and_answer(**captured).guesses, want.guesses);
+  ASSERT_TRUE((*captured)->resize_kv(9 * kv::kPageTokens).is_ok());
+  kv::KvPool& pool = (*captured)->kv_pool();
+  auto old = pool.allocate(9);
+  ASSERT_TRUE(old.is_ok()) << old.status().message();
+  const auto fresh = std::partition(old->begin(), old->end(), [](kv::PageId page) { return page <= 4; });
+  pool.release({fresh, old->end()});  // for requests
+  old->erase(fresh, old->end());
+  const Outcome got = draft_and_answer(**captured);
+  EXPECT_EQ(got.answers, want.answers);
+  EXPECT_EQ(got.guesses, want.guesses);
+  pool.release(*old);
+}
+
+// Two ranks have a part each of the model and of its head, and meet by one communicator in steps of both, which run
+// beside the host.
+TEST(CudaDrafts, OverRanksHeadsDraftAsOnOne) {
+  for (const auto& [model, head] : {std::pair("llama", "llama_eagle"), std::pair("qwen3_next", "qwen3_next")}) {
+    SCOPED_TRACE(head);
+    const testing_support::HeadSetup setup = small_with_head(model, head);
+    auto alone = testing_support::open_with_head(setup);
+    ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+    const Outcome one = draft_and_answer(**alone);
+    EXPECT_GT(one.stats.draft_tokens, 5u);
+    auto world = open_over_ranks(setup);
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    expect_drafts_of_one(**world, one);
+  }
+}
+
+TEST(CudaDrafts, ARankThatIsLostInADraftEndsAll) {
+  for (const int step : {1, 2, 4}) {
+    SCOPED_TRACE(step);
+    auto world = open_over_ranks(small_with_head("llama", "llama_eagle"));
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    testing_support::expect_end_in_a_draft(**world, step);
   }
 }
 
@@ -186,6 +305,35 @@ TEST(CudaDrafts, AModelDraftsForItself) {
   EXPECT_EQ(drafted.answers, plain.answers);
   EXPECT_GT(drafted.stats.draft_tokens, 5u);
   EXPECT_EQ(drafted.stats.accepted_tokens, drafted.stats.draft_tokens);
+}
+
+// A model, and one of the same files that drafts for it.
+Result<std::unique_ptr<engine::Engine>> open_with_itself(std::shared_ptr<ranks::Member> member) {
+  DeviceOptions device;
+  device.kind = DeviceKind::Cuda;
+  device.cuda_stand_in = &stand_in();
+  device.member = member;
+  ASSIGN_OR_RETURN(Platform platform, make_platform(device));
+  device.shared = platform.device;
+  ASSIGN_OR_RETURN(Platform shared, make_platform(device));
+  engine::EngineOptions o = options_for("qwen3_tied");
+  o.member = std::move(member);
+  o.graph.verify = {4, true, engine::VerifyRows::kSequences};
+  ASSIGN_OR_RETURN(auto draft, engine::Engine::create(o, std::move(shared)));
+  o.graph.verify = {4, true, 0};
+  ASSIGN_OR_RETURN(auto model, engine::Engine::create(o, std::move(platform)));
+  RETURN_IF_ERROR(model->set_draft(std::move(draft)));
+  return model;
+}
+
+TEST(CudaDrafts, OverRanksAModelDraftsAsOnOne) {
+  auto alone = open_with_itself(nullptr);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const Outcome one = draft_and_answer(**alone);
+  EXPECT_GT(one.stats.accepted_tokens, 5u);
+  auto world = engine::LocalWorld::start(2, open_with_itself);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  expect_drafts_of_one(**world, one);
 }
 
 }  // namespace

@@ -316,6 +316,8 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaRanks,
                                          Model{"models/qwen2_moe_shared", DType::BF16, 2, 2, true},
                                          Model{"models/qwen2_moe_shared", DType::F32, 4, 2},
                                          Model{"models/deepseek_v2_lite", DType::BF16, 2, 2},
+                                         Model{"models/qwen3_next", DType::F32, 2},
+                                         Model{"models/qwen3_5", DType::BF16, 2, 1, true},
                                          Model{"models_quantised/modelslim_dynamic", DType::BF16, 2},
                                          Model{"models_quantised/compressed_static", DType::BF16, 2}),
                          [](const auto& info) {

@@ -25,6 +25,8 @@ class ExecutorProxy : public engine::Executor {
   engine::RowsCost rows_cost(int64_t rows, int64_t sequences) const override {
     return inner_.rows_cost(rows, sequences);
   }
+  bool reads_source() const override { return inner_.reads_source(); }
+  std::span<const int32_t> target_ids() const override { return inner_.target_ids(); }
   Result<engine::Ticket> submit(std::span<const engine::StepItem> items, engine::StepOutput output) override {
     return inner_.submit(items, output);
   }

@@ -57,6 +57,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   o.graph.verify = {4};
   of_head.graph.decode_sizes.clear();  // their steps with several rows of a text have no more rows than these
   of_head.graph.verify = {4, true, engine::VerifyRows::kSequences};
+  of_head.captures_later = true;  // with the sizes of the model's pool
   of_head.model_path = head_path(s.head);
   o.model_path = head_path(s.model);
   o.kept_rows = engine::KeptRows::Last;

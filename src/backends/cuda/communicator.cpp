@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 namespace reprise::cuda {
 namespace {
@@ -39,7 +40,24 @@ Result<NcclComm> enter(const Nccl& nccl, ranks::Member& member, const NcclId& id
   return status;
 }
 
+// A communicator keeps its member, so as long as one lives no other rank has its address.
+struct Made {
+  std::mutex mutex;
+  std::map<const ranks::Member*, std::weak_ptr<Communicator>> by_rank;
+};
+Made& made() {
+  static Made all;
+  return all;
+}
+
 }  // namespace
+
+std::shared_ptr<Communicator> Communicator::of(const ranks::Member& member) {
+  Made& all = made();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.by_rank.find(&member);
+  return found == all.by_rank.end() ? nullptr : found->second.lock();
+}
 
 Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<const Nccl> nccl,
                                                          std::shared_ptr<ranks::Member> member,
@@ -51,7 +69,12 @@ Result<std::shared_ptr<Communicator>> Communicator::make(std::shared_ptr<const N
       return error(Code::Device, "cuda: begin a communicator: {}", nccl->words_of(code));
   RETURN_IF_ERROR(member->spread(id.internal));
   ASSIGN_OR_RETURN(const NcclComm comm, enter(*nccl, *member, id));
-  return std::shared_ptr<Communicator>(new Communicator(std::move(nccl), std::move(member), comm, worth_a_meeting));
+  std::shared_ptr<Communicator> mine(new Communicator(std::move(nccl), std::move(member), comm, worth_a_meeting));
+  Made& all = made();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.by_rank, [](const auto& entry) { return entry.second.expired(); });
+  all.by_rank[mine->member_.get()] = mine;
+  return mine;
 }
 
 Communicator::Communicator(std::shared_ptr<const Nccl> nccl, std::shared_ptr<ranks::Member> member, NcclComm comm,

@@ -1,10 +1,11 @@
 // Communicator: NCCL's handle of the ranks that hold a model together, and the calls on it.
 //
-// Made once per device, when all ranks have come; its kernels' entries keep it alive. NCCL moves bytes and adds
-// integers alone: its sums of floats follow the size of what is added, so those are made by a kernel, in the order of
-// ranks (kernels/ranks.h). Its calls return at once (blocking = 0) and are then asked after until they are enqueued. A
-// thread of its own looks for the end of the world and for errors of the links, and then aborts what is under way, so
-// that no launch waits for a rank that is gone.
+// Made once per device, when all ranks have come; its kernels' entries keep it alive. A model that drafts on the device
+// of another one meets the other ranks by the same one (of()): the two never have a step under way at once. NCCL moves
+// bytes and adds integers alone: its sums of floats follow the size of what is added, so those are made by a kernel, in
+// the order of ranks (kernels/ranks.h). Its calls return at once (blocking = 0) and are then asked after until they are
+// enqueued. A thread of its own looks for the end of the world and for errors of the links, and then aborts what is
+// under way, so that no launch waits for a rank that is gone.
 //
 // A lock covers each call and the mark of an abort: behind the mark no thread but the watcher's uses the handle, which
 // ncclCommAbort frees. The lock is not held while NCCL aborts. One call may hold it for long, that of a launch that
@@ -35,6 +36,8 @@ class Communicator final : public Exchange {
   static Result<std::shared_ptr<Communicator>> make(std::shared_ptr<const Nccl> nccl,
                                                     std::shared_ptr<ranks::Member> member,
                                                     int64_t worth_a_meeting = kWorthAMeeting);
+  // The one that was made last for this rank; null where it is gone, or none was made. Any thread.
+  static std::shared_ptr<Communicator> of(const ranks::Member& member);
   ~Communicator() override;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
