@@ -201,6 +201,7 @@ Status short_query(Bench& b) {
                                        .page_table = {pages_of.data()},
                                        .context_lens = {},
                                        .cu_seqlens = {},
+                                       .sinks = {},
                                        .out = {out.data()},
                                        .tokens = tokens,
                                        .sequences = 1,
