@@ -7,6 +7,7 @@ namespace reprise {
 namespace {
 
 constexpr const char* kSplitKvCaches = "split_kv_caches";
+constexpr size_t kSinks = 5;  // of paged_attention
 
 // One name of a joined cache, from a write to the next: who reads it, and who writes it next.
 struct Stage {
@@ -84,6 +85,7 @@ class Splitter {
           return error(Code::Unsupported, "{} has no operand for {} of %{} ({})", attention_->name,
                        n->op->operands[in.size() - 1].name, n->result()->id, n->op->name);
         in[1] = cache;
+        if (in.size() > kSinks) in[kSinks] = rows_type(n->in[kSinks]->type, n->in[0]->type.dtype);
         in.insert(in.begin() + 2, cache);
         RETURN_IF_ERROR(c_.has_kernel(*attention_, in, n->attrs));
       }
@@ -100,6 +102,23 @@ class Splitter {
     const TensorType& joined = input.result()->type;
     const Dim heads = joined.shape[2];
     return {dtype, {joined.shape[0], Dim(kPageTokens), Dim(heads.factor * kv_head_size(joined).factor)}};
+  }
+
+  static TensorType rows_type(TensorType type, DType dtype) {
+    type.dtype = dtype;
+    return type;
+  }
+
+  // Sinks in the type of the query: the loader gives what it reads for them that type.
+  Status narrow_sinks(const Node& n) {
+    Value* sinks = n.in[kSinks];
+    const DType dtype = n.in[0]->type.dtype;
+    if (sinks->type.dtype == dtype) return Status::ok();
+    if (!sinks->def->is_param())
+      return error(Code::Unsupported, "%{} ({}): sinks in {} that are no parameter; allowed: {}", n.result()->id,
+                   n.op->name, dtype_name(sinks->type.dtype), dtype_name(dtype));
+    sinks->type.dtype = dtype;
+    return Status::ok();
   }
 
   Status visit(Node* input) {
@@ -144,8 +163,12 @@ class Splitter {
     Value *keys = keys_in->result(), *values = values_in->result();
     for (const Stage& s : j.stages) {
       for (Node* n : s.reads) {
-        ASSIGN_OR_RETURN(Node * made, g_.add(*attention_, {n->in[0], keys, values, n->in[2], n->in[3], n->in[4]},
-                                             n->attrs, kSplitKvCaches, n));
+        std::vector<Value*> in{n->in[0], keys, values, n->in[2], n->in[3], n->in[4]};
+        if (n->in.size() > kSinks) {
+          RETURN_IF_ERROR(narrow_sinks(*n));
+          in.push_back(n->in[kSinks]);
+        }
+        ASSIGN_OR_RETURN(Node * made, g_.add(*attention_, std::move(in), n->attrs, kSplitKvCaches, n));
         g_.replace_all_uses(n->result(), made->result());
         g_.erase(n);
       }

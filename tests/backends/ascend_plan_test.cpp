@@ -20,6 +20,20 @@ TEST(AttentionPlan, OneRowPerSequenceIsABatch) {
   EXPECT_TRUE(p.query_end.empty());
 }
 
+// Attention that the form with a batch does not know: steps are prompts of one row each.
+TEST(AttentionPlan, StepsMayBeJoined) {
+  const std::vector<int32_t> lens{5, 130, 0, 7}, starts{0, 1, 2, 2, 2}, nobody(5, 0);
+  const AttentionPlan p = AttentionPlan::of(4, 4, 256, lens, starts, true);
+  EXPECT_FALSE(p.one_row_each);
+  EXPECT_EQ(p.query_end, (Numbers{1, 2, 4}));
+  EXPECT_EQ(p.lengths, (Numbers{5, 130, 2})) << "padding rows read the scratch page";
+  EXPECT_EQ(p.tokens, 4);
+  EXPECT_EQ(p.sequences, 3);
+  const AttentionPlan none = AttentionPlan::nobody(4, 4, 256, true);
+  EXPECT_EQ(none.query_end, (Numbers{4}));
+  EXPECT_EQ(none.lengths, (Numbers{4}));
+}
+
 TEST(AttentionPlan, RowsOfNobodyHaveNoKeys) {
   const AttentionPlan p = plan(4, {5, 130, 0, 7}, {0, 1, 2, 2, 2});  // the last length is stale
   EXPECT_TRUE(p.one_row_each);

@@ -61,7 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, AscendCoverage,
                                          "mistral_full", "mixtral_top2", "qwen2_moe_shared", "qwen3_moe_norm",
                                          "qwen3_tied+w8a8", "qwen2_untied+w8a8", "qwen2_moe_shared+w8a8",
                                          "mixtral_top2+w8a8", "qwen3_next", "qwen3_5", "granite_hybrid", "nemotron_h",
-                                         "qwen3_next+w8a8"),
+                                         "qwen3_next+w8a8", "gemma3", "mistral_window24", "mistral_layer_types",
+                                         "cohere2", "exaone4_window", "olmo3", "phi3_partial", "starcoder2", "gpt_oss"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '+', '_');

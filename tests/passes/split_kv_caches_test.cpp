@@ -97,6 +97,27 @@ TEST(SplitKvCaches, KeysAndValuesGetCachesOfTheirOwn) {
     }
 }
 
+// Sinks go along, in the type of the query: the loader makes the parameter so.
+TEST(SplitKvCaches, SinksGetTheTypeOfTheQuery) {
+  const Platform platform = without(kOnJoined);
+  Graph g = test::trace_tiny({"GptOssForCausalLM", 3}, *platform.ops);
+  auto report = run(g, platform);
+  ASSERT_TRUE(report.is_ok()) << report.status().message();
+  const auto attention = calls(g, "paged_attention_rows");
+  ASSERT_EQ(attention.size(), 3u);
+  for (size_t l = 0; l < 3; ++l) {
+    ASSERT_EQ(attention[l]->in.size(), 7u);
+    const Value* sinks = attention[l]->in[6];
+    EXPECT_EQ(describe(sinks->type), describe(TensorType{DType::BF16, {Dim(4)}}));
+    EXPECT_EQ(sinks->def->attrs.text("name"), fmt::format("model.layers.{}.self_attn.sinks", l));
+  }
+  EXPECT_EQ(attention[0]->attrs.integer("window"), 128);
+  EXPECT_EQ(attention[1]->attrs.integer("window"), 0);
+  const Status sound = verify(g);
+  EXPECT_TRUE(sound.is_ok()) << sound.message();
+  EXPECT_EQ(print(test::copy_of(g, *platform.ops)), print(g));
+}
+
 // A fused op that writes into a joined cache is taken apart first.
 TEST(SplitKvCaches, FusedWritesAreSplitToo) {
   const Platform all = test::null_platform();
@@ -181,6 +202,9 @@ TEST(SplitKvCaches, AttentionOverRowsChecksItsShapes) {
   auto good = infer({q, cache, cache, table, lens, starts});
   ASSERT_TRUE(good.is_ok()) << good.status().message();
   EXPECT_TRUE(same_type((*good)[0], q));
+  const TensorType sinks{DType::BF16, {Dim(8)}}, few{DType::BF16, {Dim(7)}}, wide{DType::F32, {Dim(8)}};
+  auto sunk = infer({q, cache, cache, table, lens, starts, sinks});
+  EXPECT_TRUE(sunk.is_ok()) << sunk.status().message();
   TensorType narrow = cache, pages = cache, floats = cache, small = cache;
   narrow.shape[2] = Dim(3 * 64);  // 8 heads over 3
   pages.shape[1] = Dim(64);
@@ -193,6 +217,8 @@ TEST(SplitKvCaches, AttentionOverRowsChecksItsShapes) {
       {{q, cache, narrow, table, lens, starts}, "width of the keys"},
       {{q, cache, floats, table, lens, starts}, "paged_attention_rows"},
       {{q, cache, cache, table, starts, starts}, "number of sequences"},
+      {{q, cache, cache, table, lens, starts, few}, "number of query heads"},
+      {{q, cache, cache, table, lens, starts, wide}, "paged_attention_rows"},
   };
   for (auto& [in, message] : bad) {
     auto types = infer(in);

@@ -144,6 +144,8 @@ inline void attend_row(const PagedAttentionRowsArgs& a, int64_t t, int64_t first
       best = std::max(best, score.back());
     }
     std::fill_n(y, d, 0.0f);
+    const float* sinks = a.sinks;
+    if (sinks) best = std::max(best, sinks[head]), total = std::exp(sinks[head] - best);
     for (float& s : score) total += s = std::exp(s - best);
     for (int64_t key = first; key <= last; ++key)
       for (int64_t i = 0; i < d; ++i)

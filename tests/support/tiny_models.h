@@ -94,7 +94,7 @@ inline const std::vector<std::string>& head_sizes() {
 
 // Of models that need an op for which Ascend has no kernel, that op: the device refuses it by name.
 inline const std::map<std::string, std::string>& lacking_on_ascend() {
-  static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"}, {"gpt_oss", "paged_attention"}};
+  static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"}};
   return ops;
 }
 

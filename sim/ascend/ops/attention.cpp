@@ -16,6 +16,12 @@ int64_t Attention::limit(const Request& request, int64_t row) const {
   return std::clamp<int64_t>(last + 1, 0, all);
 }
 
+int64_t Attention::begin(const Request& request, int64_t row) const {
+  if (masks != MaskKind::Shared || sparse != 4) return 0;
+  const int64_t all = request.kv_length;
+  return std::clamp<int64_t>(row + all - request.length - std::min<int64_t>(before, 2 * all), 0, all);
+}
+
 namespace {
 
 // Which row of [rows][width] holds a token's head.
@@ -163,24 +169,28 @@ void gather(const Attention& a, size_t batch, int64_t head, const Source& keys, 
   }
 }
 
-// One query row of one head; answers max + log(sum of exponentials).
+// One query row of one head; answers max + log(sum of exponentials). A sink is one more score, without a value: the sum
+// has its exponential, too (OT-2608 fused_block_epilogue_online_softmax_sink.inc.hpp: UpdateRowMaxWithSink and
+// UpdateRowSumWithSink).
 float attend(const Attention& a, size_t batch, int64_t row, const std::vector<float>& query, const Gathered& kv,
-             const Mask& mask, std::vector<float>& scores, std::vector<float>& out) {
+             const Mask& mask, const float* sink, std::vector<float>& scores, std::vector<float>& out) {
   const Request& request = a.requests[batch];
   const int64_t length = request.kv_length, width = a.width + a.rope_width;
   std::fill(out.begin(), out.end(), 0.0f);
   if (length == 0) return std::numeric_limits<float>::infinity();
-  // Keys are taken in tiles: what lies behind the last visible one in its tile still meets the values, with weight 0.
+  // Keys are taken in tiles: what lies behind the last visible one in its tile still meets the values, with weight 0,
+  // and so does what lies before a band in its block of 512 (OT-2608 flash_attention_regular.h:587).
   const int64_t seen = std::min(length, (a.limit(request, row) + 127) / 128 * 128);
+  const int64_t from = std::min(seen, a.begin(request, row) / 512 * 512);
   scores.assign(static_cast<size_t>(seen), 0.0f);
   for (int64_t d = 0; d < width; ++d) {
     const float factor = query[static_cast<size_t>(d)];
     const float* line = kv.keys.data() + d * length;
-    for (int64_t j = 0; j < seen; ++j) scores[static_cast<size_t>(j)] += factor * line[j];
+    for (int64_t j = from; j < seen; ++j) scores[static_cast<size_t>(j)] += factor * line[j];
   }
   float highest = -std::numeric_limits<float>::infinity();
   bool any = false;
-  for (int64_t j = 0; j < seen; ++j) {
+  for (int64_t j = from; j < seen; ++j) {
     float& score = scores[static_cast<size_t>(j)];
     const bool hidden = mask.hides(batch, row, j);
     score = hidden ? -std::numeric_limits<float>::infinity() : score * static_cast<float>(a.scale);
@@ -191,14 +201,16 @@ float attend(const Attention& a, size_t batch, int64_t row, const std::vector<fl
     if ((a.precise & 2) == 0) std::fill(out.begin(), out.end(), std::numeric_limits<float>::quiet_NaN());
     return std::numeric_limits<float>::infinity();
   }
+  if (sink) highest = std::max(highest, *sink);
   float sum = 0;
-  for (int64_t j = 0; j < seen; ++j) {
+  for (int64_t j = from; j < seen; ++j) {
     float& score = scores[static_cast<size_t>(j)];
     score = std::exp(score - highest);
     sum += score;
     const float* line = kv.values.data() + j * a.value_width;
     for (int64_t d = 0; d < a.value_width; ++d) out[static_cast<size_t>(d)] += score * line[d];
   }
+  if (sink) sum += std::exp(*sink - highest);
   for (float& value : out) value /= sum;
   return highest + std::log(sum);
 }
@@ -212,7 +224,8 @@ void compute_attention(const Attention& a, const Operands& v) {
   const Mask mask(a, v);
   const int64_t group = a.heads / a.kv_heads;
   std::vector<float> query(static_cast<size_t>(a.width + a.rope_width)), scores;
-  std::vector<float> out(static_cast<size_t>(a.value_width));
+  std::vector<float> out(static_cast<size_t>(a.value_width)), sinks(static_cast<size_t>(a.sunk ? a.heads : 0));
+  if (a.sunk) read_row(v[a.sinks], 0, a.heads, sinks.data());
   Gathered kv;
   for (size_t batch = 0; batch < a.requests.size(); ++batch) {
     const Request& request = a.requests[batch];
@@ -224,7 +237,8 @@ void compute_attention(const Attention& a, const Operands& v) {
           const int64_t from = row_of(a, a.in, b, request.first, row, head);
           read_row(v[a.query], from, a.width, query.data());
           if (a.rope_width) read_row(v[a.query_rope], from, a.rope_width, query.data() + a.width);
-          const float lse = attend(a, batch, row, query, kv, mask, scores, out);
+          const float* sink = a.sunk ? &sinks[static_cast<size_t>(head)] : nullptr;
+          const float lse = attend(a, batch, row, query, kv, mask, sink, scores, out);
           write_row(v[a.out], row_of(a, a.to, b, request.first, row, head), a.value_width, out.data());
           if (!a.wants_lse) continue;
           const Layout plain = a.joined() ? Layout::Tnd : Layout::Bnsd;
@@ -238,20 +252,22 @@ void compute_attention(const Attention& a, const Operands& v) {
 double attention_operations(const Attention& a) {
   double pairs = 0;
   for (const Request& request : a.requests) {
-    // Rows see one key more each until they see all: the sum of an arithmetic run, cut at both ends.
-    for (int64_t row = 0; row < request.length; ++row) pairs += static_cast<double>(a.limit(request, row));
+    // Rows see one key more each until they see all, or as many as a band has.
+    for (int64_t row = 0; row < request.length; ++row)
+      pairs += static_cast<double>(std::max<int64_t>(0, a.limit(request, row) - a.begin(request, row)));
   }
   return 2 * pairs * static_cast<double>(a.heads * (a.width + a.rope_width + a.value_width));
 }
 
 double attention_bytes(const Operator& op, const Attention& a) {
   double positions = 0;
-  for (const Request& request : a.requests) positions += static_cast<double>(request.kv_length);
+  for (const Request& request : a.requests) positions += static_cast<double>(request.kv_length - a.begin(request, 0));
   const auto width = static_cast<double>(a.kv_heads * (a.width + a.rope_width + a.value_width));
   double bytes =
       op[a.query].bytes() + op[a.out].bytes() + positions * width * static_cast<double>(op[a.query].element());
   if (op.given(a.table)) bytes += op[a.table].bytes();
   if (op.given(a.query_rope)) bytes += op[a.query_rope].bytes();
+  if (a.sunk) bytes += op[a.sinks].bytes();
   if (a.wants_lse) bytes += op[a.lse].bytes();
   return bytes;
 }

@@ -22,7 +22,7 @@ struct Request {
 
 struct Attention {
   // As given.
-  Slot query, out, lse, mask, table, query_rope, key_rope;
+  Slot query, out, lse, mask, table, query_rope, key_rope, sinks;
   std::vector<Slot> keys, values;
   Dims lengths, kv_lengths;
   int64_t heads = 0, kv_heads = 0, before = 0, after = 0, sparse = 0, precise = 0, page = 0;
@@ -31,6 +31,7 @@ struct Attention {
   bool wants_lse = false;
   bool one_token = false;  // IncreFlashAttention: nothing but decoding
   bool has_pages = true;   // PromptFlashAttention has none
+  bool sunk = false;       // each head has a sink
 
   // As found by check().
   Layout in = Layout::Bsnd, to = Layout::Bsnd;
@@ -39,9 +40,13 @@ struct Attention {
   int64_t width = 0, value_width = 0, rope_width = 0, rows = 0, kv_rows = 0, tokens = 0, kv_tokens = 0;
   std::vector<Request> requests;
 
+  // Joined tokens of 9.1 whose sinks the general kernel adds.
+  bool sunk_apart = false;
+
   bool joined() const { return in == Layout::Tnd || in == Layout::Ntd; }
-  // The last key that a query row may see, plus one, by its sparse mode.
+  // The last key that a query row may see, plus one, by its sparse mode; and the first.
   int64_t limit(const Request& request, int64_t row) const;
+  int64_t begin(const Request& request, int64_t row) const;
 };
 
 // Fills the second half; the operator notes what is wrong.

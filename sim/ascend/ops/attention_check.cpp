@@ -205,6 +205,21 @@ bool per_request(Operator& op, const Dims& lengths, int64_t most, const std::str
   return true;
 }
 
+// One sink for each query head.
+void check_sinks(Operator& op, Attention& a) {
+  if (!op.given(a.sinks)) return;
+  const View& sinks = op[a.sinks];
+  a.sunk = true;
+  op.shape(a.sinks, {a.heads});
+  op.obeys(Rule::AttentionSinkType, sinks.dtype == op[a.query].dtype, "they are " + name_of(sinks.dtype));
+  op.obeys(Rule::AttentionSinkJoined, a.layout == "TND" || a.layout == "NTD_TND", "inputLayout is " + a.layout);
+  const int64_t d = a.value_width;
+  op.obeys(Rule::AttentionSinkWidth, d == 64 || d == 128, "values have " + std::to_string(d));
+  op.tiled(a.precise == 0, "innerPrecise must be 0 with sinks");
+  // Heads of 64 in bf16 are left to the general kernel (OT-2608 fused_infer_attention_score_tiling.cpp:1623-1630).
+  a.sunk_apart = a.in == Layout::Tnd && a.width == 64 && sinks.dtype == kBf16;
+}
+
 void read_lengths(Operator& op, Attention& a, bool absorbed) {
   const int64_t room = a.pages == Pages::None ? a.kv_rows : op[a.table].dim(1) * a.page;
   if (a.joined()) {
@@ -253,6 +268,12 @@ void check_mask(Operator& op, Attention& a) {
                  (given ? " with one" : " without"));
   }
   op.tiled(given || a.sparse == 0, "sparseMode " + std::to_string(a.sparse) + " needs attenMaskOptional");
+  if (a.joined() && a.sparse == 4 && given) {
+    const int64_t d = a.value_width;
+    op.obeys(Rule::AttentionBandWidth, d == 64 || d == 128, "values have " + std::to_string(d));
+    op.obeys(Rule::AttentionBand, a.before + a.after >= 0,
+             "preTokens " + std::to_string(a.before) + ", nextTokens " + std::to_string(a.after));
+  }
   if (!op.ok() || !given) return;
   const View& mask = op[a.mask];
   if (a.sparse >= 2) {
@@ -329,6 +350,7 @@ void check_attention(Operator& op, Attention& a) {
     op.shape(a.key_rope, expected);
   }
   check_widths(op, a, absorbed);
+  check_sinks(op, a);
   op.shape(a.out, like_query(a, a.to, joined_heads, a.value_width));
   if (!op.ok()) return;
   read_lengths(op, a, absorbed);

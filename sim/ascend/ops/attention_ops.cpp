@@ -23,21 +23,21 @@ void note_attributes(Operator& op, const Attention& a) {
   op.attribute(a.scale);
 }
 
-// What both versions of FusedInferAttentionScore have; null where V2 lacks it.
+// What the versions of FusedInferAttentionScore have; null where an older one lacks it.
 struct Fused {
   Tensor query;
   Tensors key, value;
   Tensor mask;
   Ints lengths, kv_lengths;
-  Tensor table, query_rope, key_rope;
+  Tensor table, query_rope, key_rope, sinks;
   const char* layout;
   Tensor out, lse;
 };
 
 // Executors of attention cannot be repeated, so nothing addresses the operands by the places they have here.
 int fused(const char* name, const Fused& f, Attention& a, bool bound, std::initializer_list<const void*> unmodelled,
-          uint64_t* size, aclOpExecutor** executor) {
-  Operator op(name, size, executor);
+          uint64_t* size, aclOpExecutor** executor, Since since) {
+  Operator op(name, size, executor, since);
   a.query = op.in("query", f.query);
   a.keys = op.list("key", f.key, Walk::Packed, true);
   a.values = op.list("value", f.value, Walk::Packed, true);
@@ -47,6 +47,7 @@ int fused(const char* name, const Fused& f, Attention& a, bool bound, std::initi
   a.table = op.maybe_in("blockTableOptional", f.table);
   a.query_rope = op.maybe_in("queryRopeOptional", f.query_rope);
   a.key_rope = op.maybe_in("keyRopeOptional", f.key_rope);
+  a.sinks = op.maybe_in("learnableSinkOptional", f.sinks);
   a.layout = op.text(f.layout);
   a.out = op.out("attentionOut", f.out);
   a.lse = op.out("softmaxLse", f.lse);  // a tensor without elements where it is not asked for
@@ -67,8 +68,9 @@ using namespace ascend_sim;  // NOLINT: the C symbols below stand outside of it
 
 extern "C" {
 
-// Both functions of a version are asked about the same arguments. V3 has the turned parts of queries and keys besides.
-#define FIA(version, kind, bound, ropes, query_rope, key_rope, ...)                                                  \
+// Both functions of a version are asked about the same arguments. V3 has the turned parts of queries and keys besides,
+// V4 sinks and what quantised queries need.
+#define FIA(version, since, kind, bound, parts, modes, query_rope, key_rope, sinks, ...)                             \
   aclnnStatus version##kind(                                                                                         \
       Tensor query, Tensors key, Tensors value, Tensor pseShiftOptional, Tensor attenMaskOptional,                   \
       Ints actualSeqLengthsOptional, Ints actualSeqLengthsKvOptional, Tensor deqScale1Optional,                      \
@@ -77,9 +79,9 @@ extern "C" {
       Tensor queryPaddingSizeOptional, Tensor kvPaddingSizeOptional, Tensor keyAntiquantScaleOptional,               \
       Tensor keyAntiquantOffsetOptional, Tensor valueAntiquantScaleOptional, Tensor valueAntiquantOffsetOptional,    \
       Tensor keySharedPrefixOptional, Tensor valueSharedPrefixOptional, Ints actualSharedPrefixLenOptional,          \
-      ropes int64_t numHeads, double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout,           \
+      parts int64_t numHeads, double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout,           \
       int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise, int64_t blockSize, int64_t antiquantMode,  \
-      bool softmaxLseFlag, int64_t keyAntiquantMode, int64_t valueAntiquantMode, Tensor attentionOut,                \
+      bool softmaxLseFlag, int64_t keyAntiquantMode, int64_t valueAntiquantMode, modes Tensor attentionOut,          \
       Tensor softmaxLse, uint64_t* workspaceSize, aclOpExecutor** executor) {                                        \
     const Fused f{query,                                                                                             \
                   key,                                                                                               \
@@ -90,6 +92,7 @@ extern "C" {
                   blockTableOptional,                                                                                \
                   query_rope,                                                                                        \
                   key_rope,                                                                                          \
+                  sinks,                                                                                             \
                   inputLayout,                                                                                       \
                   attentionOut,                                                                                      \
                   softmaxLse};                                                                                       \
@@ -103,19 +106,28 @@ extern "C" {
                   kvPaddingSizeOptional, keyAntiquantScaleOptional, keyAntiquantOffsetOptional,                      \
                   valueAntiquantScaleOptional, valueAntiquantOffsetOptional, keySharedPrefixOptional,                \
                   valueSharedPrefixOptional, actualSharedPrefixLenOptional __VA_OPT__(, ) __VA_ARGS__},              \
-                 workspaceSize, executor);                                                                           \
+                 workspaceSize, executor, since);                                                                    \
   }
 #define FIA_ROPES Tensor queryRopeOptional, Tensor keyRopeOptional, Tensor keyRopeAntiquantScaleOptional,
+#define FIA_SINKS FIA_ROPES Tensor dequantScaleQueryOptional, Tensor learnableSinkOptional,
+#define FIA_MODES int64_t,
 
-FIA(aclnnFusedInferAttentionScoreV2, GetWorkspaceSize, false, , nullptr, nullptr)
-FIA(aclnnFusedInferAttentionScoreV2, GetMaxWorkspaceSize, true, , nullptr, nullptr)
+FIA(aclnnFusedInferAttentionScoreV2, Since::Cann81, GetWorkspaceSize, false, , , nullptr, nullptr, nullptr)
+FIA(aclnnFusedInferAttentionScoreV2, Since::Cann81, GetMaxWorkspaceSize, true, , , nullptr, nullptr, nullptr)
 ACLNN_PHASE2(aclnnFusedInferAttentionScoreV2);
 
-FIA(aclnnFusedInferAttentionScoreV3, GetWorkspaceSize, false, FIA_ROPES, queryRopeOptional, keyRopeOptional,
-    keyRopeAntiquantScaleOptional)
-FIA(aclnnFusedInferAttentionScoreV3, GetMaxWorkspaceSize, true, FIA_ROPES, queryRopeOptional, keyRopeOptional,
-    keyRopeAntiquantScaleOptional)
+FIA(aclnnFusedInferAttentionScoreV3, Since::Cann81, GetWorkspaceSize, false, FIA_ROPES, , queryRopeOptional,
+    keyRopeOptional, nullptr, keyRopeAntiquantScaleOptional)
+FIA(aclnnFusedInferAttentionScoreV3, Since::Cann81, GetMaxWorkspaceSize, true, FIA_ROPES, , queryRopeOptional,
+    keyRopeOptional, nullptr, keyRopeAntiquantScaleOptional)
 ACLNN_PHASE2(aclnnFusedInferAttentionScoreV3);
+
+// The mode of quantised queries means nothing without their scales.
+FIA(aclnnFusedInferAttentionScoreV4, Since::Cann85, GetWorkspaceSize, false, FIA_SINKS, FIA_MODES, queryRopeOptional,
+    keyRopeOptional, learnableSinkOptional, keyRopeAntiquantScaleOptional, dequantScaleQueryOptional)
+FIA(aclnnFusedInferAttentionScoreV4, Since::Cann85, GetMaxWorkspaceSize, true, FIA_SINKS, FIA_MODES, queryRopeOptional,
+    keyRopeOptional, learnableSinkOptional, keyRopeAntiquantScaleOptional, dequantScaleQueryOptional)
+ACLNN_PHASE2(aclnnFusedInferAttentionScoreV4);
 
 aclnnStatus aclnnIncreFlashAttentionV4GetWorkspaceSize(
     Tensor query, Tensors key, Tensors value, Tensor pseShift, Tensor attenMask, Ints actualSeqLengths,
@@ -135,7 +147,7 @@ aclnnStatus aclnnIncreFlashAttentionV4GetWorkspaceSize(
   a.table = op.maybe_in("blocktable", blocktable);
   a.layout = op.text(inputLayout);
   a.out = op.out("attentionOut", attentionOut);
-  a.lse = a.query_rope = a.key_rope = op.maybe_in("", nullptr);
+  a.lse = a.query_rope = a.key_rope = a.sinks = op.maybe_in("", nullptr);
   note_attributes(op, a);
   for (const void* handle :
        std::initializer_list<const void*>{pseShift, dequantScale1, quantScale1, dequantScale2, quantScale2,
@@ -168,7 +180,7 @@ aclnnStatus aclnnPromptFlashAttentionV3GetWorkspaceSize(Tensor query, Tensor key
   a.kv_lengths = op.ints("actualSeqLengthsKv", actualSeqLengthsKv, false);
   a.layout = op.text(inputLayout);
   a.out = op.out("attentionOut", attentionOut);
-  a.lse = a.query_rope = a.key_rope = a.table = op.maybe_in("", nullptr);
+  a.lse = a.query_rope = a.key_rope = a.sinks = a.table = op.maybe_in("", nullptr);
   note_attributes(op, a);
   for (const void* handle :
        std::initializer_list<const void*>{pseShift, deqScale1, quantScale1, deqScale2, quantScale2, quantOffset2}) {

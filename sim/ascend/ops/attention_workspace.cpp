@@ -60,10 +60,11 @@ Load load_of(const Attention& a, const Sizes& s, int64_t row_size, int64_t key_s
     for (int64_t from = 0; from < rows; from += row_size) {
       const int64_t size = std::min(row_size, rows - from);
       const int64_t end = std::max<int64_t>(0, a.limit(request, (from + size - 1) / s.group));
+      const int64_t last = parts_of(end, key_size);
       Stretch stretch;
-      stretch.blocks = parts_of(end, key_size);
+      stretch.blocks = std::max<int64_t>(0, last - a.begin(request, from / s.group) / key_size);
       // Only the end of the keys is a shorter block; where the mask ends, a whole one counts.
-      const bool cut = stretch.blocks == parts_of(request.kv_length, key_size) && request.kv_length % key_size != 0;
+      const bool cut = last == parts_of(request.kv_length, key_size) && request.kv_length % key_size != 0;
       stretch.normal = block_cost(size, key_size);
       stretch.last = cut ? block_cost(size, request.kv_length % key_size) : stretch.normal;
       one.push_back(stretch);
@@ -226,8 +227,8 @@ uint64_t joined_bytes(const Operator& op, const Attention& a, bool bound) {
   const double tasks = static_cast<double>(a.requests.size()) * static_cast<double>(a.kv_heads);
   const auto all = static_cast<double>(machine().cube_cores);
   const bool idle = tasks <= 0.4 * all || (tasks <= 0.8 * all && most_keys >= machine().cube_cores * 512);
-  const bool decodes = a.pages != Pages::None && a.sparse != 4 && s.longest <= 16 && s.longest * s.group <= 128 &&
-                       least > 0 && most_keys >= 1024 && idle;
+  const bool decodes = a.pages != Pages::None && a.sparse != 4 && !a.sunk && s.longest <= 16 &&
+                       s.longest * s.group <= 128 && least > 0 && most_keys >= 1024 && idle;
   return fixed + (decodes ? shared_bytes(a, s.group) : 0);
 }
 
@@ -244,7 +245,7 @@ uint64_t pair_bytes(const Attention& a) {
 }  // namespace
 
 bool joins_tokens(const Attention& a) {
-  return a.layout == "TND" && a.rope_width == 0 && a.width == a.value_width && a.width <= 256;
+  return a.layout == "TND" && a.rope_width == 0 && a.width == a.value_width && a.width <= 256 && !a.sunk_apart;
 }
 
 uint64_t attention_workspace(const Operator& op, const Attention& a, bool bound) {

@@ -5,10 +5,10 @@
 namespace reprise::ascend {
 
 AttentionPlan AttentionPlan::of(int64_t tokens, int64_t sequences, int64_t context, std::span<const int32_t> lens,
-                                std::span<const int32_t> starts) {
+                                std::span<const int32_t> starts, bool joined) {
   AttentionPlan p;
   int64_t first = 0, live = 0;
-  p.one_row_each = tokens == sequences;
+  p.one_row_each = tokens == sequences && !joined;
   for (int64_t r = 0; r < sequences; ++r) {
     const auto i = static_cast<size_t>(r);
     const int64_t rows = starts[i + 1] - starts[i];
@@ -57,8 +57,8 @@ AttentionPlan AttentionPlan::longest(int64_t tokens, int64_t sequences, int64_t 
   return p;
 }
 
-AttentionPlan AttentionPlan::nobody(int64_t tokens, int64_t sequences, int64_t context) {
-  AttentionPlan p = longest(tokens, sequences, context, tokens == sequences);
+AttentionPlan AttentionPlan::nobody(int64_t tokens, int64_t sequences, int64_t context, bool joined) {
+  AttentionPlan p = longest(tokens, sequences, context, tokens == sequences && !joined);
   if (p.one_row_each) {
     p.lengths.assign(p.lengths.size(), 0);
     return p;

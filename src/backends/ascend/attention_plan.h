@@ -2,10 +2,10 @@
 // host.
 //
 // One sequence per row (a decode step) is the form with a batch; anything else is a row of tokens with cumulative
-// lengths. Padding rows behind the batch belong to no sequence: in the first form they have the length 0, in the second
-// a sequence of their own reads the scratch page. Where no row of the page table is free, or the table's row is too
-// short, they are left out. Rows of other parts of a world are left out, too: their sequences have a length and no
-// rows.
+// lengths, and so is a step of attention that the form with a batch does not know (`joined`). Padding rows behind the
+// batch belong to no sequence: in the first form they have the length 0, in the second a sequence of their own reads
+// the scratch page. Where no row of the page table is free, or the table's row is too short, they are left out. Rows of
+// other parts of a world are left out, too: their sequences have a length and no rows.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ struct AttentionPlan {
   // `tokens` and `sequences` of the launch; a row of the page table has room for `context` tokens. `lens` has one entry
   // per sequence, `starts` one more.
   static AttentionPlan of(int64_t tokens, int64_t sequences, int64_t context, std::span<const int32_t> lens,
-                          std::span<const int32_t> starts);
+                          std::span<const int32_t> starts, bool joined = false);
   // Stands for any plan of these sizes where none is known: everything as long as it can be. `each` wants as many
   // sequences as tokens.
   static AttentionPlan longest(int64_t tokens, int64_t sequences, int64_t context, bool each);
   // No row belongs to anybody: steps of length 0, or one sequence of the first tokens that reads whatever its pages
   // hold. For a task group, which wants its launch all the same.
-  static AttentionPlan nobody(int64_t tokens, int64_t sequences, int64_t context);
+  static AttentionPlan nobody(int64_t tokens, int64_t sequences, int64_t context, bool joined = false);
   bool empty() const { return tokens == 0 || sequences == 0; }
   // Plans of at most these sizes for which the vendor's attention takes other workspaces than for the longest: it cuts
   // the keys of few short queries (at most 16 rows) and of uneven lengths over its cores, and collects the parts

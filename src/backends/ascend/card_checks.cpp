@@ -1,5 +1,6 @@
 #include "backends/ascend/card_checks.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <span>
@@ -180,18 +181,21 @@ Status exact_lookup(Bench& b) {
   return Status::ok();
 }
 
-// Few rows over a long context: what the vendor's attention cuts over its cores. The workspace is the one that is
-// planned for large steps. With equal keys the result is the mean of the values, which are all 1.
-Status short_query(Bench& b) {
-  constexpr int64_t heads = 8, kv_heads = 8, size = 128, pages = 17, tokens = 4, length = 16 * kPageTokens + 5;
+// The last rows of a long context. With equal keys the result is the mean of the values that a row sees. Without a
+// window all values are 1. With one, all are 0 but that of the first key in it, which is its size. Both means are 1.
+Status mean_of_values(Bench& b, int64_t tokens, int64_t window, const char* refused) {
+  constexpr int64_t heads = 8, kv_heads = 8, size = 128, pages = 17, length = 16 * kPageTokens + 5;
   constexpr int64_t width = kv_heads * size;
   const std::vector<uint16_t> zeros(static_cast<size_t>(pages * kPageTokens * width), 0);
-  const std::vector<uint16_t> ones(zeros.size(), float_to_bf16(1));
+  std::vector<uint16_t> seen(zeros.size(), float_to_bf16(window > 0 ? 0 : 1));
+  if (window > 0)
+    std::fill_n(seen.begin() + (length - window) * width, width, float_to_bf16(static_cast<float>(window)));
   std::vector<int32_t> table(pages);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
-  ASSIGN_OR_RETURN(const Buffer q, b.filled(std::vector<uint16_t>(tokens * heads * size, float_to_bf16(1))));
+  ASSIGN_OR_RETURN(const Buffer q,
+                   b.filled(std::vector<uint16_t>(static_cast<size_t>(tokens * heads * size), float_to_bf16(1))));
   ASSIGN_OR_RETURN(const Buffer keys, b.filled(zeros));
-  ASSIGN_OR_RETURN(const Buffer values, b.filled(ones));
+  ASSIGN_OR_RETURN(const Buffer values, b.filled(seen));
   ASSIGN_OR_RETURN(const Buffer pages_of, b.filled(table));
   ASSIGN_OR_RETURN(const Buffer out, b.memory(tokens * heads * size * sizeof(uint16_t)));
   LaunchArgs args;
@@ -201,6 +205,7 @@ Status short_query(Bench& b) {
                                        .page_table = {pages_of.data()},
                                        .context_lens = {},
                                        .cu_seqlens = {},
+                                       .sinks = {},
                                        .out = {out.data()},
                                        .tokens = tokens,
                                        .sequences = 1,
@@ -209,7 +214,7 @@ Status short_query(Bench& b) {
                                        .heads = heads,
                                        .kv_heads = kv_heads,
                                        .size = size,
-                                       .window = 0,
+                                       .window = window,
                                        .scale = 0.088388347648318447,  // 128^-0.5
                                        .type = DType::BF16};
   args.constant = const_cast<Context&>(b.context()).causal_mask();
@@ -218,10 +223,9 @@ Status short_query(Bench& b) {
   large.as<PagedAttentionRowsArgs>().sequences = 16;
   const Result<size_t> bytes =
       b.planned(Launch::Probe::Bounds, [&](Launch& l) { return fused_attention_rows(large, LiveSizes{}, l); });
-  if (!bytes.is_ok())
-    return error(Code::Unsupported, "the operator before it runs prompts here: {}", bytes.status().message());
+  if (!bytes.is_ok()) return error(Code::Unsupported, "{}: {}", refused, bytes.status().message());
   const std::array<int32_t, 1> lens{length};
-  const std::array<int32_t, 2> starts{0, tokens};
+  const std::array<int32_t, 2> starts{0, static_cast<int32_t>(tokens)};
   args.host = {lens.data(), starts.data()};
   RETURN_IF_ERROR(b.once(*bytes, [&](Launch& l) { return fused_attention_rows(args, LiveSizes{}, l); }));
   ASSIGN_OR_RETURN(const auto got, b.content<uint16_t>(out, tokens * heads * size));
@@ -229,6 +233,12 @@ Status short_query(Bench& b) {
     if (bf16_to_float(got[i]) != 1) return error(Code::Device, "element {} is {}, not 1", i, bf16_to_float(got[i]));
   return Status::ok();
 }
+
+// Few rows: what the vendor's attention cuts over its cores. The workspace is the one that is planned for large steps.
+Status short_query(Bench& b) { return mean_of_values(b, 4, 0, "the operator before it runs prompts here"); }
+
+// The keys of a window and no others, in the form that decode steps have.
+Status window_step(Bench& b) { return mean_of_values(b, 1, 32, "models with windows are refused here"); }
 
 }  // namespace
 
@@ -241,7 +251,10 @@ std::vector<OwnCheck> card_checks(const std::shared_ptr<Context>& context, Memor
   check("executors: a kept one reads new data at every run", kept_executor);
   check("weights: blocks packed here are those of aclnnTransMatmulWeight", block_order);
   check("experts: a grouped product of one fp32 number is that number", exact_lookup);
-  if (context->fused_attention()) check("attention: a short query fits the workspace of long ones", short_query);
+  if (context->fused_attention()) {
+    check("attention: a short query fits the workspace of long ones", short_query);
+    check("attention: a step of one token sees its window", window_step);
+  }
   return out;
 }
 

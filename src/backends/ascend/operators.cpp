@@ -42,6 +42,7 @@ void each(Table& t, F f) {
   f(t.interleave_rope);
   f(t.latent_rows);
   f(t.fused_attention);
+  f(t.sunk_attention);
   f(t.decode_attention);
   f(t.prompt_attention);
   f(t.segment_attention);
@@ -79,6 +80,7 @@ std::vector<std::string> Operators::missing() const {
   });
   if (fused_attention && !fused_attention.most)
     out.push_back(std::string(fused_attention.name) + "GetMaxWorkspaceSize");
+  if (sunk_attention && !sunk_attention.most) out.push_back(std::string(sunk_attention.name) + "GetMaxWorkspaceSize");
   return out;
 }
 

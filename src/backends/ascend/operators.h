@@ -60,6 +60,9 @@ struct Operators {
   Operator<T, TL, TL, T, T, IA, IA, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, IA, T, T, T, i64, double, i64, i64,
            char*, i64, i64, i64, i64, i64, bool, i64, i64, T, T>
       fused_attention{"aclnnFusedInferAttentionScoreV3"};
+  Operator<T, TL, TL, T, T, IA, IA, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, IA, T, T, T, T, T, i64, double, i64,
+           i64, char*, i64, i64, i64, i64, i64, bool, i64, i64, i64, T, T>
+      sunk_attention{"aclnnFusedInferAttentionScoreV4"};  // with sinks; after 8.2
   Operator<T, TL, TL, T, T, IA, T, T, T, T, T, T, T, T, T, i64, double, char*, i64, i64, i64, T> decode_attention{
       "aclnnIncreFlashAttentionV4"};
   Operator<T, T, T, T, T, IA, IA, T, T, T, T, T, i64, double, i64, i64, char*, i64, i64, i64, T> prompt_attention{

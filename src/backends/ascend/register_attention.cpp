@@ -33,22 +33,33 @@ Status row_write_scattered(const RowWriteArgs& a, Launch& l) {
 }
 
 // Query [T, H, D], keys and values [P, 128, G * D], page table [R, C], lengths on the host.
+//
+// Sinks go with joined tokens alone (c29bc106, fused_infer_attention_score_tiling.cpp:1226-1230), in the type of the
+// query. Windows are bands of joined tokens (TND, sparseMode 4) in steps, too: the form with a batch ignores mask and
+// mode where every request has one row, joined tokens do not (ops-transformer 57781440,
+// flash_attention_regular.h:578-614; c29bc106, prompt_flash_attention_tiling.cpp:4905-4986). A row at position p sees
+// the keys from p - preTokens on (fused_block_epilogue_online_softmax_operator.inc.hpp:439-448), so preTokens is the
+// window without the own token.
 struct Attention {
   int64_t tokens, heads, head_size, pages, kv_heads, sequences, columns;
+  bool joined;
   AttentionPlan plan;
 };
 
 Attention plan_of(const PagedAttentionRowsArgs& a, Launch& l) {
-  Attention s{l.size(a.tokens),    a.heads,           a.size, l.size(a.pages), a.kv_heads,
-              l.size(a.sequences), l.size(a.columns), {}};
+  Attention s{
+      l.size(a.tokens),        a.heads, a.size, l.size(a.pages), a.kv_heads, l.size(a.sequences), l.size(a.columns),
+      a.window > 0 || a.sinks, {}};
   const int32_t *lens = l.host(0), *starts = l.host(1);
   if (!l.probing() || (lens && starts)) {
     const auto rows = static_cast<size_t>(s.sequences);
-    s.plan = AttentionPlan::of(s.tokens, s.sequences, s.columns * kPageTokens, {lens, rows}, {starts, rows + 1});
+    s.plan =
+        AttentionPlan::of(s.tokens, s.sequences, s.columns * kPageTokens, {lens, rows}, {starts, rows + 1}, s.joined);
     return s;
   }
   // A probe has no lengths: the longest ones, so that the workspace is enough for all.
-  s.plan = AttentionPlan::longest(s.tokens, s.sequences, s.columns * kPageTokens, s.tokens == s.sequences);
+  const bool each = s.tokens == s.sequences && !s.joined;
+  s.plan = AttentionPlan::longest(s.tokens, s.sequences, s.columns * kPageTokens, each);
   return s;
 }
 
@@ -63,13 +74,23 @@ Status fused_of(const Attention& s, const AttentionPlan& plan, const PagedAttent
   const void* table = behind(a.page_table, plan.first_sequence * s.columns * static_cast<int64_t>(sizeof(int32_t)));
   auto pool = [&](const void* data) { return l.list(l.tensor(data, a.type, {s.pages, kPageTokens, width})); };
   static char batch[] = "BSND", tokens[] = "TND";
+  char* layout = each ? batch : tokens;
+  const bool band = a.window > 0;
+  const int64_t before = band ? std::min(a.window - 1, kNoLimit) : kNoLimit, after = band ? 0 : kNoLimit;
+  const int64_t sparse = each ? 0 : band ? 4 : 3;
   aclTensor* mask = each ? nullptr : l.tensor(l.constant(), ACL_BOOL, {Context::kMask, Context::kMask});
-  return l.run(l.ops().fused_attention, rows(a.q), pool(a.keys), pool(a.values), nullptr, mask,
-               each ? nullptr : l.integers(plan.query_end), l.integers(plan.lengths), nullptr, nullptr, nullptr,
-               nullptr, nullptr, nullptr, nullptr, l.tensor(table, DType::I32, {plan.sequences, s.columns}), nullptr,
-               nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-               s.heads, a.scale, kNoLimit, kNoLimit, each ? batch : tokens, s.kv_heads, each ? 0 : 3, 0, kPageTokens, 0,
-               false, 0, 0, rows(a.out), l.tensor(a.out, ACL_FLOAT, {0}));
+  aclIntArray *ends = each ? nullptr : l.integers(plan.query_end), *lengths = l.integers(plan.lengths);
+  aclTensor *pages = l.tensor(table, DType::I32, {plan.sequences, s.columns}), *none = l.tensor(a.out, ACL_FLOAT, {0});
+  if (a.sinks)
+    return l.run(l.ops().sunk_attention, rows(a.q), pool(a.keys), pool(a.values), nullptr, mask, ends, lengths, nullptr,
+                 nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, pages, nullptr, nullptr, nullptr, nullptr,
+                 nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                 l.tensor(a.sinks, a.type, {s.heads}), s.heads, a.scale, before, after, layout, s.kv_heads, sparse, 0,
+                 kPageTokens, 0, false, 0, 0, 0, rows(a.out), none);
+  return l.run(l.ops().fused_attention, rows(a.q), pool(a.keys), pool(a.values), nullptr, mask, ends, lengths, nullptr,
+               nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, pages, nullptr, nullptr, nullptr, nullptr, nullptr,
+               nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, s.heads, a.scale, before, after, layout,
+               s.kv_heads, sparse, 0, kPageTokens, 0, false, 0, 0, rows(a.out), none);
 }
 
 // The forms that a kernel must take before it is chosen: prompts and steps. A decode graph's steps may come as prompts,
@@ -77,10 +98,10 @@ Status fused_of(const Attention& s, const AttentionPlan& plan, const PagedAttent
 Status probe_fused(const Attention& s, bool prompts, const PagedAttentionRowsArgs& a, Launch& l) {
   const int64_t context = s.columns * kPageTokens, both = std::min(s.tokens, s.sequences);
   if (prompts) RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(s.tokens, s.sequences, context, false), a, l));
-  RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(both, both, context, true), a, l));
+  RETURN_IF_ERROR(fused_of(s, AttentionPlan::longest(both, both, context, !s.joined), a, l));
   if (!l.at_bounds()) return Status::ok();
   for (const AttentionPlan& plan : AttentionPlan::cut_over_cores(s.tokens, s.sequences, context))
-    if (prompts || plan.one_row_each) RETURN_IF_ERROR(fused_of(s, plan, a, l));
+    if (plan.one_row_each ? !s.joined : prompts) RETURN_IF_ERROR(fused_of(s, plan, a, l));
   return Status::ok();
 }
 
@@ -92,7 +113,7 @@ Status fused(const PagedAttentionRowsArgs& a, Launch& l) {
   if (!s.plan.empty()) return fused_of(s, s.plan, a, l);
   // A task group wants its task even where no row belongs to anybody.
   if (l.group() == Launch::Group::None) return Status::ok();
-  return fused_of(s, AttentionPlan::nobody(s.tokens, s.sequences, s.columns * kPageTokens), a, l);
+  return fused_of(s, AttentionPlan::nobody(s.tokens, s.sequences, s.columns * kPageTokens, s.joined), a, l);
 }
 
 // Before the fused operator there was one for steps, and one for prompts that knows no pages: each sequence's keys and
@@ -180,11 +201,24 @@ Status accepts_attention(const OpCall& c) {
   RETURN_IF_ERROR(want_constant_rows(c));
   if (c.in[0].dtype != DType::F16 && c.in[0].dtype != DType::BF16)
     return error(Code::Unsupported, "the vendor's attention takes f16 and bf16, not {}", describe(c));
-  RETURN_IF_ERROR(want_no_softcap(c));
+  return want_no_softcap(c);
+}
+
+Status want_no_row_sinks(const OpCall& c) {
+  if (c.in.size() > 6)
+    return error(Code::Unsupported,
+                 "attention with sinks: of the vendor's operators FusedInferAttentionScoreV4 alone knows them");
+  return Status::ok();
+}
+
+// Where prompts are not joined tokens, steps are not, either.
+Status accepts_apart(const OpCall& c) {
+  RETURN_IF_ERROR(accepts_attention(c));
+  RETURN_IF_ERROR(want_no_row_sinks(c));
   if (const int64_t window = c.attrs->integer("window"); window > 0)
     return error(Code::Unsupported,
-                 "a sliding window of {} tokens: the vendor's attention knows windows in prompts, but ignores them in "
-                 "steps of one token",
+                 "a sliding window of {} tokens: in steps of one token the vendor's attention knows windows of joined "
+                 "tokens (TND) alone",
                  window);
   return Status::ok();
 }
@@ -200,7 +234,8 @@ void register_attention(KernelRegistry& kernels, const std::shared_ptr<Context>&
   add(kernels, context, {"row_write", kernel<row_write_scattered>, {}, want_constant_rows, {}, ".scattered", 50});
   const auto mask = [context](const OpCall&, LaunchArgs& args) { args.constant = context->causal_mask(); };
   const auto attention = [&](AscendKernel run, const char* variant, int score) {
-    Entry e{"paged_attention_rows", run, mask, accepts_attention, {4, 5}, variant, score};
+    const auto accepts = score == 100 ? accepts_attention : accepts_apart;
+    Entry e{"paged_attention_rows", run, mask, accepts, {4, 5}, variant, score};
     e.announced = true;
     add(kernels, context, std::move(e));
   };

@@ -2,6 +2,7 @@
 //
 // Groups' borders stay on the device, so a captured graph needs no update. Negative slots do not occur on this device:
 // padding rows go to experts like others, and nothing reads what comes of them.
+#include <algorithm>
 #include <numeric>
 
 #include "backends/ascend/entries.h"
@@ -76,6 +77,24 @@ Status grouped_linear(const GroupedLinearArgs& a, Launch& l) {
                l.list(l.tensor(a.out, a.type, {s, n})), nullptr, nullptr);
 }
 
+// No operator adds vectors to rows by their groups. A column of ones times matrices of one row each gives every row its
+// expert's vector, to the bit; the sum is rounded once. `way` is the dtype.
+Status add_groups(const AddGroupsArgs& a, Launch& l) {
+  const int64_t s = l.size(a.rows), e = a.groups, n = a.width;
+  if (s > Context::kRows)
+    return error(Code::Unsupported, "add_groups: {} rows in one step, at most {}", s, Context::kRows);
+  const auto type = static_cast<DType>(l.way());
+  aclTensor* ends = l.tensor(l.scratch(static_cast<size_t>(e) * sizeof(int64_t)), DType::I64, {e});
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.view(a.starts, DType::I32, {e}, {1}, 1, e + 1), ACL_INT64, ends));
+  const void* each = l.scratch(static_cast<size_t>(s * n) * size_of(type));
+  RETURN_IF_ERROR(l.run(l.ops().grouped_matmul, l.list(l.tensor(l.constant(), type, {s, 1})),
+                        l.list(l.tensor(a.bias, type, {e, 1, n})), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                        ends, nullptr, nullptr, nullptr, 2, 0, 0, 0, l.list(l.tensor(each, type, {s, n})), nullptr,
+                        nullptr));
+  return l.run(l.ops().add, l.tensor(a.x, type, {s, n}), l.tensor(each, type, {s, n}), l.number(1),
+               l.tensor(a.out, type, {s, n}));
+}
+
 Status combine(const MoeCombineArgs& a, Launch& l) {
   const int64_t t = l.size(a.tokens), k = a.top_k, n = a.width;
   constexpr int64_t kSortedByRows = 2;
@@ -110,6 +129,20 @@ void register_experts(KernelRegistry& kernels, const std::shared_ptr<Context>& c
   add(kernels, context, {"moe_gate", kernel<gate_softmax>, {}, accepts_gate_softmax, {}, ".softmax", 50});
   add(kernels, context, {"moe_route", kernel<route>, row_numbers, accepts_route});
   add(kernels, context, {"grouped_linear", kernel<grouped_linear>, {}, want_constant_rows});
+  const auto typed_ones = [context](const OpCall& c, LaunchArgs& args) {
+    const DType type = c.in[0].dtype;
+    args.way = static_cast<int64_t>(type);
+    if (type == DType::F32) {
+      args.constant = context->ones();
+      return;
+    }
+    args.constant = context->constant(type == DType::BF16 ? "ones in bf16" : "ones in f16",
+                                      Context::kRows * sizeof(uint16_t), [type](void* to) {
+                                        const uint16_t one = type == DType::BF16 ? 0x3f80 : 0x3c00;
+                                        std::fill_n(static_cast<uint16_t*>(to), Context::kRows, one);
+                                      });
+  };
+  add(kernels, context, {"add_groups", kernel<add_groups>, typed_ones, want_constant_rows});
   add(kernels, context, {"moe_combine", kernel<combine>, {}, want_constant_rows});
   add(kernels, context, {"sigmoid", kernel<sigmoid>, {}, want_constant_rows});
   add(kernels, context, {"scale_rows", kernel<scale_rows>, {}, want_constant_rows});

@@ -33,6 +33,35 @@ Status relu_squared_rows(const UnaryArgs& a, Launch& l) {
   return l.run(l.ops().cast, wide, acl_type(a.type), l.tensor(a.out, a.type, {rows, a.width}));
 }
 
+// (u + 1) g / (1 + exp(-alpha g)) with g = min(gate, limit) and u = up between -limit and limit, in fp32, rounded once.
+// An upper limit is the lower one of the negative, for which there is an operator already. `way` is the dtype.
+Status swiglu_clamped_rows(const SwigluClampedArgs& a, Launch& l) {
+  const int64_t rows = l.size(a.rows), width = a.width;
+  const auto type = static_cast<DType>(l.way());
+  const auto limit = static_cast<float>(a.limit), alpha = static_cast<float>(a.alpha);
+  const auto numbers = [&] {
+    return l.tensor(l.scratch(static_cast<size_t>(rows * width) * sizeof(float)), DType::F32, {rows, width});
+  };
+  const auto negate = [&](aclTensor* x) { return l.run(l.ops().muls, x, l.number(-1), x); };
+  const auto at_least = [&](aclTensor* x) { return l.run(l.ops().clamp_min, x, l.number(-limit), x); };
+  aclTensor *g = numbers(), *u = numbers(), *share = numbers();
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.gate, type, {rows, width}), ACL_FLOAT, g));
+  RETURN_IF_ERROR(negate(g));
+  RETURN_IF_ERROR(at_least(g));
+  RETURN_IF_ERROR(l.run(l.ops().muls, g, l.number(-alpha), share));
+  RETURN_IF_ERROR(l.run(l.ops().sigmoid, share, share));
+  RETURN_IF_ERROR(negate(g));
+  RETURN_IF_ERROR(l.run(l.ops().mul, g, share, g));
+  RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.up, type, {rows, width}), ACL_FLOAT, u));
+  RETURN_IF_ERROR(at_least(u));
+  RETURN_IF_ERROR(negate(u));
+  RETURN_IF_ERROR(at_least(u));
+  RETURN_IF_ERROR(negate(u));
+  RETURN_IF_ERROR(l.run(l.ops().adds, u, l.number(1), l.number(1), u));
+  RETURN_IF_ERROR(l.run(l.ops().mul, u, g, u));
+  return l.run(l.ops().cast, u, acl_type(type), l.tensor(a.out, type, {rows, width}));
+}
+
 // cap * tanh(x / cap), in fp32, rounded once.
 Status softcap_all(const NumberArgs& a, Launch& l) {
   const int64_t rows = l.size(a.rows);
@@ -97,6 +126,8 @@ void register_functions(KernelRegistry& kernels, const std::shared_ptr<Context>&
   add(kernels, context, {"gelu", kernel<gelu_rows<kByErf>>, {}, want_constant_rows});
   add(kernels, context, {"gelu_tanh", kernel<gelu_rows<kByTanh>>, {}, want_constant_rows});
   add(kernels, context, {"relu_squared", kernel<relu_squared_rows>, {}, want_constant_rows});
+  const auto typed = [](const OpCall& c, LaunchArgs& args) { args.way = static_cast<int64_t>(c.in[0].dtype); };
+  add(kernels, context, {"swiglu_clamped", kernel<swiglu_clamped_rows>, typed, want_constant_rows});
   add(kernels, context, {"scale", kernel<scale_all>, {}, want_constant_rows});
   add(kernels, context, {"softcap", kernel<softcap_all>, {}, want_constant_rows});
   add(kernels, context, {"layer_norm", kernel<layer_norm_rows>, {}, accepts_one_weight});

@@ -28,7 +28,7 @@ struct PagedAttentionArgs {
 
 // The same on keys and values in caches of rows.
 struct PagedAttentionRowsArgs {
-  In q, keys, values, page_table, context_lens, cu_seqlens;
+  In q, keys, values, page_table, context_lens, cu_seqlens, sinks;
   Out out;
   Dim tokens, sequences, columns, pages;
   int64_t heads, kv_heads, size, window;

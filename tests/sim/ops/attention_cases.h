@@ -20,6 +20,8 @@ struct Problem {
   Dims lengths, kv_lengths;
   int64_t heads = 4, kv_heads = 2, width = 16, value_width = 16, rope = 0;
   bool causal = false;  // the last query token sees the last key
+  int64_t window = 0;   // and as many keys with its own
+  std::vector<double> sinks;
   std::vector<std::vector<double>> q, k, v, q_rope, k_rope;
 
   void fill(aclDataType dtype, unsigned seed) {
@@ -37,8 +39,9 @@ struct Problem {
     std::vector<double> out(static_cast<size_t>(value_width)), scores;
     const int64_t group = head / (heads / kv_heads);
     const int64_t end = causal ? kv_lengths[r] - lengths[r] + token + 1 : kv_lengths[r];
+    const int64_t begin = window > 0 ? std::max<int64_t>(0, end - window) : 0;
     double highest = -1e300, sum = 0;
-    for (int64_t j = 0; j < end; ++j) {
+    for (int64_t j = begin; j < end; ++j) {
       double dot = 0;
       for (int64_t d = 0; d < width; ++d) {
         dot += q[r][(token * heads + head) * width + d] * k[r][(j * kv_heads + group) * width + d];
@@ -50,9 +53,10 @@ struct Problem {
       highest = std::max(highest, scores.back());
     }
     for (double& score : scores) sum += score = std::exp(score - highest);
-    for (int64_t j = 0; j < end; ++j) {
+    if (!sinks.empty()) sum += std::exp(sinks[static_cast<size_t>(head)] - highest);
+    for (int64_t j = begin; j < end; ++j) {
       for (int64_t d = 0; d < value_width; ++d) {
-        out[d] += scores[j] / sum * v[r][(j * kv_heads + group) * value_width + d];
+        out[d] += scores[static_cast<size_t>(j - begin)] / sum * v[r][(j * kv_heads + group) * value_width + d];
       }
     }
     return out;
@@ -141,15 +145,15 @@ inline std::unique_ptr<Array> shared_mask() {
 
 struct Call {
   Array *query, *key, *value, *out;
-  Array *mask = nullptr, *table = nullptr, *q_rope = nullptr, *k_rope = nullptr, *lse = nullptr;
+  Array *mask = nullptr, *table = nullptr, *q_rope = nullptr, *k_rope = nullptr, *lse = nullptr, *sinks = nullptr;
   Dims lengths, kv_lengths;
   const char* layout = "TND";
-  int64_t sparse = 0, precise = 0, page = 0;
+  int64_t sparse = 0, precise = 0, page = 0, before = kFar, after = kFar;
 };
 
 inline aclTensor* or_null(Array* array) { return array ? array->get() : nullptr; }
 
-// Runs FusedInferAttentionScoreV3 (or only phase 1 of it).
+// Runs FusedInferAttentionScoreV3, or with sinks V4 (or only phase 1 of it).
 inline aclnnStatus fused(const Problem& p, const Call& c, bool phase1_only = false) {
   const aclTensor *keys[] = {*c.key}, *values[] = {*c.value};
   aclTensorList *key = aclCreateTensorList(keys, 1), *value = aclCreateTensorList(values, 1);
@@ -161,14 +165,22 @@ inline aclnnStatus fused(const Problem& p, const Call& c, bool phase1_only = fal
   const aclIntArray* q_lengths = c.lengths.empty() ? nullptr : static_cast<const aclIntArray*>(lengths);
   const aclIntArray* k_lengths = c.kv_lengths.empty() ? nullptr : static_cast<const aclIntArray*>(kv_lengths);
   const Phase1 phase1 = [&](uint64_t* size, aclOpExecutor** executor) {
+    if (c.sinks)
+      return aclnnFusedInferAttentionScoreV4GetWorkspaceSize(
+          *c.query, key, value, nullptr, or_null(c.mask), q_lengths, k_lengths, nullptr, nullptr, nullptr, nullptr,
+          nullptr, nullptr, nullptr, or_null(c.table), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+          nullptr, nullptr, or_null(c.q_rope), or_null(c.k_rope), nullptr, nullptr, *c.sinks, p.heads, p.scale(),
+          c.before, c.after, layout.data(), p.kv_heads, c.sparse, c.precise, c.page, 0, c.lse != nullptr, 0, 0, 0,
+          *c.out, c.lse ? c.lse->get() : none.get(), size, executor);
     return aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
         *c.query, key, value, nullptr, or_null(c.mask), q_lengths, k_lengths, nullptr, nullptr, nullptr, nullptr,
         nullptr, nullptr, nullptr, or_null(c.table), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-        nullptr, nullptr, or_null(c.q_rope), or_null(c.k_rope), nullptr, p.heads, p.scale(), kFar, kFar, layout.data(),
-        p.kv_heads, c.sparse, c.precise, c.page, 0, c.lse != nullptr, 0, 0, *c.out, c.lse ? c.lse->get() : none.get(),
-        size, executor);
+        nullptr, nullptr, or_null(c.q_rope), or_null(c.k_rope), nullptr, p.heads, p.scale(), c.before, c.after,
+        layout.data(), p.kv_heads, c.sparse, c.precise, c.page, 0, c.lse != nullptr, 0, 0, *c.out,
+        c.lse ? c.lse->get() : none.get(), size, executor);
   };
-  const aclnnStatus status = phase1_only ? refused(phase1) : run(phase1, aclnnFusedInferAttentionScoreV3);
+  const auto phase2 = c.sinks ? aclnnFusedInferAttentionScoreV4 : aclnnFusedInferAttentionScoreV3;
+  const aclnnStatus status = phase1_only ? refused(phase1) : run(phase1, phase2);
   aclDestroyTensorList(key);
   aclDestroyTensorList(value);
   return status;

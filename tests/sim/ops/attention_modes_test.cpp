@@ -74,6 +74,35 @@ TEST_F(AttentionModes, SaysHowLargeTheSumsWere) {
   EXPECT_EQ(fused(p, c, true), 161002);
 }
 
+// Joined tokens over pages: prompts, chunks behind others, and steps of one token, which the form with a batch would
+// show all keys. Sinks are in bf16; heads of 64 with them are run by the general kernel.
+TEST_F(AttentionModes, WindowsAndSinksOfJoinedTokens) {
+  for (const bool sunk : {false, true})
+    for (const int64_t window : {0, 1, 24, 600})
+      for (const int64_t width : {16, 64}) {
+        if (!sunk && window == 0) continue;
+        SCOPED_TRACE(testing::Message() << "window " << window << ", heads of " << width << (sunk ? ", sinks" : ""));
+        Problem p;
+        p.lengths = {1, 5, 0, 40, 1}, p.kv_lengths = {700, 30, 3, 40, 1}, p.width = p.value_width = width;
+        p.causal = true, p.window = window;
+        p.fill(kBf16, 21);
+        if (sunk) p.sinks = kept(kBf16, {-1.5, 3, 0, 40});
+        const Paged keys = paged(kBf16, p, p.k, width, 128, Pool::Rows, 6),
+                    values = paged(kBf16, p, p.v, width, 128, Pool::Rows, 6);
+        const auto mask = shared_mask();
+        Array query(kBf16, {47, 4, width}, join(p.q)), out(kBf16, {47, 4, width}),
+            sinks(kBf16, {4}, sunk ? p.sinks : std::vector<double>(4));
+        Call c{};
+        c.query = &query, c.key = keys.pool.get(), c.value = values.pool.get(), c.out = &out;
+        c.table = keys.table.get(), c.mask = mask.get(), c.lengths = ends(p.lengths), c.kv_lengths = p.kv_lengths;
+        c.page = 128, c.sparse = window > 0 ? 4 : 3;
+        if (window > 0) c.before = window - 1, c.after = 0;
+        if (sunk) c.sinks = &sinks;
+        ASSERT_EQ(fused(p, c), 0) << bench().error;
+        expect_close(out.get_all(), p.want(), kBf16, 1e-4, 2);
+      }
+}
+
 TEST_F(AttentionModes, AListHasOneTensorPerRequest) {
   Problem p;
   p.lengths = {1, 1}, p.kv_lengths = {5, 3};

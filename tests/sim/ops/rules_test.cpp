@@ -40,6 +40,10 @@ struct Asked {
   Dims lengths{2}, kv_lengths{300};
   int64_t heads = 4, kv_heads = 1, width = 128, value_width = 128, rope = 0, page = 128, blocks = 4;
   bool causal = false, fractal = false, paged = true;
+  bool band = false;
+  int64_t before = 0, after = 0;
+  Dims sinks = {};  // their shape
+  aclDataType sink_type = kBf16;
 };
 
 aclnnStatus attend(const Asked& a) {
@@ -54,7 +58,7 @@ aclnnStatus attend(const Asked& a) {
            : a.fractal ? Dims{a.blocks, a.kv_heads, width / 16, a.page, 16}
                        : Dims{a.blocks, a.page, a.kv_heads * width};
   };
-  const auto mask = a.causal ? shared_mask() : nullptr;
+  const auto mask = a.causal || a.band ? shared_mask() : nullptr;
   Array query(a.dtype, of_query(a.width)), out(a.dtype, of_query(a.value_width)), key(a.dtype, of_pool(a.width)),
       value(a.dtype, of_pool(a.value_width)), table(kInt32, {requests, a.blocks}), q_rope(a.dtype, of_query(a.rope)),
       k_rope(a.dtype, of_pool(a.rope));
@@ -65,6 +69,9 @@ aclnnStatus attend(const Asked& a) {
   if (a.paged) c.table = &table, c.page = a.page;
   if (a.rope > 0) c.q_rope = &q_rope, c.k_rope = &k_rope;
   if (a.causal) c.mask = mask.get(), c.sparse = 3;
+  if (a.band) c.mask = mask.get(), c.sparse = 4, c.before = a.before, c.after = a.after;
+  Array sinks(a.sink_type, a.sinks.empty() ? Dims{1} : a.sinks);
+  if (!a.sinks.empty()) c.sinks = &sinks;
   if (joined) c.lengths = ends(a.lengths);
   c.kv_lengths = a.paged ? a.kv_lengths : ends(a.kv_lengths);
   return fused(p, c, true);
@@ -199,6 +206,43 @@ TEST_F(Rules, CausalNeedsAsManyKeys) {
   EXPECT_EQ(attend(a), 0) << "9.1 does not look at joined tokens: " << bench().error;
   bench().machine.cann = Cann::V8_5;
   EXPECT_EQ(attend(a), kLimit);
+}
+
+TEST_F(Rules, BandsOfJoinedTokens) {
+  Asked a;
+  a.band = true, a.before = 3, a.after = -4;
+  in_its_versions(
+      Rule::AttentionBand, [&] { return attend(a); }, kSince85);
+  a.after = -3;
+  EXPECT_EQ(attend(a), 0) << bench().error;
+  a.after = 0, a.width = a.value_width = 192;
+  in_its_versions(
+      Rule::AttentionBandWidth, [&] { return attend(a); }, kSince85);
+  a.width = a.value_width = 64;
+  bench().machine.cann = Cann::V8_5;
+  EXPECT_EQ(attend(a), 0) << bench().error;
+}
+
+TEST_F(Rules, SinksOfHeads) {
+  Asked a;
+  a.sinks = {4};
+  EXPECT_EQ(attend(a), 0) << bench().error;
+  bench().machine.cann = Cann::V8_1;
+  EXPECT_EQ(attend(a), kAbsent) << "V4 is younger: " << bench().error;
+  bench().machine.cann = Cann::V8_5;
+  EXPECT_EQ(attend(a), 0) << bench().error;
+  Asked other = a;
+  other.sink_type = kFloat;
+  in_its_versions(
+      Rule::AttentionSinkType, [&] { return attend(other); }, kSince85);
+  other = a, other.layout = "BSND", other.lengths = {1};
+  in_its_versions(
+      Rule::AttentionSinkJoined, [&] { return attend(other); }, kSince85);
+  other = a, other.width = other.value_width = 192;
+  in_its_versions(
+      Rule::AttentionSinkWidth, [&] { return attend(other); }, kSince85);
+  other = a, other.sinks = {3};
+  EXPECT_EQ(attend(other), kBad) << bench().error;
 }
 
 Asked latent(const char* layout, int64_t heads, int64_t page) {
