@@ -94,7 +94,7 @@ TEST_P(AscendRanks, GiveTheBitsOfOneCard) {
 
 INSTANTIATE_TEST_SUITE_P(Models, AscendRanks,
                          testing::Values(Case{"models/qwen3_tied", {2, 4}, true}, Case{"models/llama_mha_untied", {2}},
-                                         Case{"models/qwen2_moe_shared", {2}},
+                                         Case{"models/qwen2_moe_shared", {2}}, Case{"models/gpt_oss", {2}},
                                          Case{"models_quantised/modelslim_dynamic", {2}, false, {"silu_mul_quant"}},
                                          Case{"models_quantised/compressed_static", {2}}),
                          [](const auto& info) {
