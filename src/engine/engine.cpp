@@ -425,7 +425,9 @@ Status Engine::prepare(ProgramBuilder& builder, models::TraceOptions trace) {
 }
 
 Engine::~Engine() {
-  if (stream_) (void)stream_->synchronize();  // steps in flight write into what goes first
+  // Steps in flight write into what goes first, and what drafts reads parameters and rows of this model.
+  for (Engine* e : {this, draft_.get()})
+    if (e && e->stream_) (void)e->stream_->synchronize();
   if (options_.member && front() && !drafts_for_another_) (void)tell_stop();
   const bool ready = runners_[0] && runners_[kAnyPhase];
   if (learned_file_.empty() || !ready || !front()) return;
