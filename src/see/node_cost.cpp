@@ -25,7 +25,7 @@ bool is_state(const Node& n, size_t i) {
 }
 double slot_numbers(const TensorType& state) {
   double numbers = 1;
-  for (size_t d = 1; d < state.shape.rank(); ++d) numbers *= static_cast<double>(state.shape[d].factor);
+  for (int d = 1; d < state.shape.rank(); ++d) numbers *= static_cast<double>(state.shape[d].factor);
   return numbers;
 }
 double state_bytes(const Node& n, const TensorType& state, const LiveSizes& live) {
