@@ -81,6 +81,10 @@ constexpr std::string_view kTileOps[] = {
 constexpr std::string_view kTileOrder =
     "one chain over blocks of 32 K, ascending, from 0: of a block two chains of 16 multiply-adds from 0, over its even "
     "and its odd K, ascending; one is added to the other, and that to the sum";
+constexpr std::string_view kTileAttention =
+    "scores: over blocks of 32 numbers of the head, each output over blocks of 32 keys of a page of 128, both as "
+    "linear has them; the weights of a page go to 16 partial sums by the key's number, then a tree; pages are merged "
+    "from the first to the last, rescaled to the larger maximum; a sink comes last. An int8 cache: one chain each";
 
 const Order kCuda[] = {
     {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
@@ -118,9 +122,11 @@ std::string_view find(std::span<const Order> own, std::string_view op, DType dty
 std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype) {
   switch (device.kind) {
     case DeviceKind::Cpu:
-      if (const auto isa = cpu::isa_named(device.isa); isa && cpu::has_tiles(*isa) && dtype == DType::BF16)
+      if (const auto isa = cpu::isa_named(device.isa); isa && cpu::has_tiles(*isa) && dtype == DType::BF16) {
+        if (op == "paged_attention") return kTileAttention;
         for (const std::string_view name : kTileOps)
           if (name == op) return kTileOrder;
+      }
       return find(kCpu, op, dtype);
     case DeviceKind::Cuda: return find(kCuda, op, dtype);
     case DeviceKind::Ascend:

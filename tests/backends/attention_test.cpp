@@ -154,7 +154,7 @@ double tolerance(DType t) { return t == DType::BF16 ? 6e-3 : t == DType::F16 ? 6
 // The reference is slow, so every instruction set is compared with one run of it.
 void expect_matches(const Model& m, const std::vector<Part>& parts, const StepOptions& options = {}) {
   const std::vector<double> want = expected(m, parts);
-  for (Isa isa : supported_isas())
+  for (Isa isa : isas_with_tiles())
     expect_close(step(OpRunner(isa), m, parts, options), want, 0, tolerance(m.format.dtype),
                  fmt::format("{} {}, {} threads", isa_name(isa), m.name(), options.threads));
 }
@@ -348,7 +348,7 @@ TEST(PagedAttention, SinksTakeTheirShareInEveryForm) {
       const Sequence prompt = make_sequence(m, 150, 21), long_one = make_sequence(m, 700, 22);
       const std::vector<Part> parts{{&prompt, 0, 150}, {&long_one, 699, 700}, {&long_one, 500, 530}};
       const std::vector<double> want = expected(m, parts);
-      for (Isa isa : supported_isas()) {
+      for (Isa isa : isas_with_tiles()) {
         const OpRunner runner(isa);
         const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
         const TestTensor all = step(runner, m, parts);
@@ -372,7 +372,7 @@ TEST(PagedAttention, SinksFarFromTheScoresOverflowNothing) {
     low.sinks = {-1e4, -1e30, -300, -1e4};
     high.sinks = {1e4, 1e30, 300, 1e4};
     const Sequence s = make_sequence(plain, 140, 23);
-    for (Isa isa : supported_isas()) {
+    for (Isa isa : isas_with_tiles()) {
       const OpRunner runner(isa);
       const TestTensor want = step(runner, plain, {{&s, 0, 140}}), none = step(runner, high, {{&s, 0, 140}});
       expect_same_bits(step(runner, low, {{&s, 0, 140}}), want, low.name());
@@ -387,7 +387,7 @@ TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
       const Model m{t, 6, 2, 32, window};
       const Mixed batch(m);
       const std::vector<double> want = expected(m, batch.parts);
-      for (Isa isa : supported_isas()) {
+      for (Isa isa : isas_with_tiles()) {
         const OpRunner runner(isa);
         const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
         const TestTensor all = step(runner, m, batch.parts);
@@ -408,7 +408,7 @@ TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
 }
 
 TEST(PagedAttention, ChunksAndDecodingGiveTheBitsOfTheWhole) {
-  for (Isa isa : supported_isas()) {
+  for (Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (const Format& t : kFormats)
       for (auto [heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 3}, {9, 3}, {8, 2}, {8, 1}})
@@ -439,7 +439,7 @@ TEST(PagedAttention, ChunksAndDecodingGiveTheBitsOfTheWhole) {
 
 // With subnormals, infinities, weights that vanish, and spans that begin and end within a pair.
 TEST(PagedAttention, TheBf16InstructionAndItsEmulationAgree) {
-  for (Isa isa : supported_isas()) {
+  for (Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (int64_t size : {2, 24, 64, 80, 128})
       for (int64_t window : {0, 45}) {
@@ -464,7 +464,7 @@ TEST(PagedAttention, TheBf16InstructionAndItsEmulationAgree) {
 }
 
 TEST(PagedAttention, LongContextsSplitOverPagesGiveTheSameBits) {
-  for (Isa isa : supported_isas()) {
+  for (Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (const Format& t : kFormats)
       for (int64_t kv_heads : {1, 3}) {
@@ -483,7 +483,7 @@ TEST(PagedAttention, LongContextsSplitOverPagesGiveTheSameBits) {
 
 // Infinite values in tokens that a row may not see, before its window and behind its position, do not reach it.
 TEST(PagedAttention, HiddenInfinitiesDoNotLeak) {
-  for (Isa isa : supported_isas()) {
+  for (Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (const Format& t : kFormats)
       for (int64_t size : {24, 64}) {
@@ -507,7 +507,7 @@ TEST(PagedAttention, HiddenInfinitiesDoNotLeak) {
 }
 
 TEST(PagedAttention, RowsWithoutKeysAreZero) {
-  for (Isa isa : supported_isas()) {
+  for (Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (bool int8 : {false, true}) {
       const Model m{{DType::F32, int8}};

@@ -3,6 +3,11 @@
 // instructions runs; the name of each test says which ran.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <numeric>
+
+#include "base/kv_page.h"
+
 #include "backends/op_runner.h"
 #include "backends/sum_order.h"
 
@@ -92,6 +97,86 @@ TEST_P(Tiles, SubnormalsAreZeros) {
   EXPECT_EQ(std::bit_cast<uint32_t>(y.as<float>()[3 * 18 + 4]), 0u);
 }
 
+// A number of fp32 as three of bf16 that add up to it.
+std::array<float, 3> in_three(float x) {
+  std::array<float, 3> parts;
+  for (float& part : parts) {
+    part = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0xffff0000u);
+    x -= part;
+  }
+  return parts;
+}
+
+// One head over a cache of one page with these keys and values: the outputs of the last token, which sees all.
+TestTensor attend(const OpRunner& runner, const TestTensor& q, const TestTensor& k, const TestTensor& v) {
+  const int64_t keys = k.type.shape[0].factor, size = k.type.shape[2].factor;
+  std::vector<double> slots(static_cast<size_t>(keys));
+  std::iota(slots.begin(), slots.end(), 0.0);
+  TestTensor kv = zero_tensor(DType::BF16, {1, 2, 1, kPageTokens, size});
+  std::fill(kv.bytes.begin(), kv.bytes.end(), uint8_t{0xff});
+  kv = runner.run("kv_write", {kv, k, v, tensor_of(DType::I32, {keys}, slots)})[0];
+  return runner.run("paged_attention",
+                    {q, kv, tensor_of(DType::I32, {1, 1}, {0}), tensor_of(DType::I32, {1}, {static_cast<double>(keys)}),
+                     tensor_of(DType::I32, {2}, {0, 1})},
+                    {{"scale", 1.0}})[0];
+}
+
+// Two keys: the second one's score is, exactly, what the words say of the first one's. Both weights are equal then, and
+// a difference of one place in scores of this size is not.
+TEST_P(Tiles, ScoresHaveTheOrderThatIsTold) {
+  constexpr int64_t kSize = 96;
+  int told_apart = 0;
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    TestTensor q = random_tensor(DType::BF16, {1, 1, kSize}, seed, -3000, 3000);
+    TestTensor k = random_tensor(DType::BF16, {2, 1, kSize}, seed + 100, -3000, 3000);
+    for (int64_t d = 0; d < kSize; ++d) {
+      k.set(kSize + d, 0);
+      if (d % 3 == 0) q.set(d, q.get(d) * 0x1p-11);  // of numbers of one size many sums are exact
+    }
+    for (const int64_t d : {66, 68, 70}) {
+      q.set(d, 1);
+      k.set(d, 0);
+    }
+    const float score = by_the_words(q, 0, k, 0, kSize);
+    float chain = 0;
+    for (int64_t d = 0; d < kSize; ++d) chain = std::fma(at(q, d), at(k, d), chain);
+    told_apart += chain != score;
+    const auto parts = in_three(score);
+    for (int64_t i = 0; i < 3; ++i) k.set(kSize + 66 + 2 * i, parts[static_cast<size_t>(i)]);
+    TestTensor v = zero_tensor(DType::BF16, {2, 1, kSize});
+    for (int64_t d = 0; d < kSize; ++d) v.set(d, 1);
+    const TestTensor o = attend(runner, q, k, v);
+    for (int64_t d = 0; d < kSize; ++d) ASSERT_EQ(o.get(d), 0.5) << seed << ", " << d;
+  }
+  EXPECT_GT(told_apart, 10);
+}
+
+// Equal weights: the last three values take away, exactly, what the words say of the sum of those before.
+TEST_P(Tiles, OutputsHaveTheOrderThatIsTold) {
+  constexpr int64_t kSize = 24, kKeys = 70;
+  const TestTensor q = zero_tensor(DType::BF16, {1, 1, kSize}), k = random_tensor(DType::BF16, {kKeys, 1, kSize}, 1);
+  TestTensor v = random_tensor(DType::BF16, {kKeys, 1, kSize}, 2, -3000, 3000);
+  for (int64_t i = 0; i < v.size(); i += 7) v.set(i, v.get(i) * 0x1p-17);  // as above
+  TestTensor ones = zero_tensor(DType::BF16, {1, 64}), columns = zero_tensor(DType::BF16, {kSize, 64});
+  for (int64_t i = 0; i < 64; ++i) {
+    ones.set(i, 1);
+    for (int64_t d = 0; d < kSize; ++d) columns.set(d * 64 + i, v.get(i * kSize + d));
+  }
+  int told_apart = 0;
+  for (int64_t d = 0; d < kSize; ++d) {
+    const float sum = by_the_words(ones, 0, columns, d, 64);
+    float chain = 0;
+    for (int64_t i = 0; i < 64; ++i) chain += at(columns, d * 64 + i);
+    told_apart += chain != sum;
+    for (int64_t i = 64; i < kKeys; ++i) v.set(i * kSize + d, 0);
+    const auto parts = in_three(sum);
+    for (int64_t i = 0; i < 3; ++i) v.set((64 + 2 * i) * kSize + d, -parts[static_cast<size_t>(i)]);
+  }
+  EXPECT_GT(told_apart, 5);
+  const TestTensor o = attend(runner, q, k, v);
+  for (int64_t d = 0; d < kSize; ++d) EXPECT_EQ(o.get(d), 0) << d;
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, Tiles, testing::ValuesIn(tile_sets()), isa_test_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Tiles);
 
@@ -127,6 +212,14 @@ TEST(TileSets, TheInstructionsAndTheirEmulationAgree) {
       for (const char* out : {"f32", "same"})
         expect_same_bits(real.run("linear", in, {{"out", std::string(out)}})[0],
                          emulated.run("linear", in, {{"out", std::string(out)}})[0], fmt::format("{} {}", scale, m));
+    }
+  // Blocks of 32 cut off by the head's size and by the number of keys.
+  for (const auto& [keys, size] : {std::pair<int64_t, int64_t>{1, 2}, {33, 24}, {100, 80}, {128, 128}, {127, 256}})
+    for (const double scale : {0.1, 3.0, 1e-19}) {
+      const TestTensor q = random_tensor(DType::BF16, {1, 1, size}, 3, -scale, scale),
+                       k = random_tensor(DType::BF16, {keys, 1, size}, 4, -scale, scale),
+                       v = random_tensor(DType::BF16, {keys, 1, size}, 5, -scale, scale);
+      expect_same_bits(attend(real, q, k, v), attend(emulated, q, k, v), fmt::format("{} {}", keys, size));
     }
 }
 

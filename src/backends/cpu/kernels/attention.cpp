@@ -87,25 +87,32 @@ void attend(const PagedAttentionArgs& a, const Launch& l) {
   attend_items(Call<E, P>(a, l), l.thread, l.threads);
 }
 
-// bf16 by the faster of two ways with the same bits.
+// bf16 on tile registers in their order, else by the faster of two ways with the same bits.
 void attend_bf16(const PagedAttentionArgs& a, const Launch& l) {
-#if defined(__AVX512BF16__)
+#if defined(REPRISE_TILES)
+  return attend<Bf16, PanelUnit>(a, l);
+#elif defined(__AVX512BF16__)
   if (l.way != 0) return attend<Bf16, PanelBf16Dot>(a, l);
 #endif
+#ifndef REPRISE_TILES
   attend<Bf16, PanelBf16>(a, l);
+#endif
 }
 
+#ifndef REPRISE_TILES
 template <typename E, typename P>
 void merge(const PagedAttentionArgs& a, const Launch& l) {
   if (l.threads == 1) return;
   const Flush<P> flush;
   merge_items<E>(Call<E, P>(a, l), l.thread, l.threads);
 }
+#endif
 
 }  // namespace
 
-REPRISE_KERNEL(attention_f32, attend<F32, PanelF32>)
 REPRISE_KERNEL(attention_bf16, attend_bf16)
+#ifndef REPRISE_TILES
+REPRISE_KERNEL(attention_f32, attend<F32, PanelF32>)
 REPRISE_KERNEL(attention_f16, attend<F16, PanelF16>)
 REPRISE_KERNEL(attention_i8_f32, attend<F32, PanelI8>)
 REPRISE_KERNEL(attention_i8_bf16, attend<Bf16, PanelI8>)
@@ -114,5 +121,6 @@ REPRISE_KERNEL(attention_merge_f32, merge<F32, PanelF32>)
 REPRISE_KERNEL(attention_merge_bf16, merge<Bf16, PanelBf16>)
 REPRISE_KERNEL(attention_merge_f16, merge<F16, PanelF16>)
 REPRISE_KERNEL(attention_merge_bf16_i8, merge<Bf16, PanelI8>)
+#endif
 
 }  // namespace reprise::cpu::REPRISE_ISA

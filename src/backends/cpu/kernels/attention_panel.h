@@ -24,7 +24,7 @@ struct PanelF32 {
   using Cell = float;
   using Factor = float;
   static constexpr int kStep = 1, kFactors = 1, kParts = 1;
-  static constexpr bool kWiden = false, kScaled = false;
+  static constexpr bool kWiden = false, kScaled = false, kUnit = false;
   template <int kPart>
   static Reg load(const Cell* p, uint32_t) {
     return reg_load(p);
@@ -40,7 +40,7 @@ struct PanelF16 {
   using Cell = uint16_t;
   using Factor = float;
   static constexpr int kStep = 1, kFactors = 1, kParts = 1;
-  static constexpr bool kWiden = true, kScaled = false;
+  static constexpr bool kWiden = true, kScaled = false, kUnit = false;
   template <int kPart>
   static Reg load(const Cell* p, uint32_t) {
     return reg_f16(p);
@@ -56,7 +56,7 @@ struct PanelI8 {
   using Cell = int8_t;
   using Factor = float;
   static constexpr int kStep = 1, kFactors = 1, kParts = 1;
-  static constexpr bool kWiden = true, kScaled = true;
+  static constexpr bool kWiden = true, kScaled = true, kUnit = false;
   template <int kPart>
   static Reg load(const Cell* p, uint32_t) {
     return reg_i8(p);
@@ -75,7 +75,7 @@ struct PanelBf16 {
   using Cell = uint32_t;
   using Factor = float;
   static constexpr int kStep = 2, kFactors = 2, kParts = 2;
-  static constexpr bool kWiden = true, kScaled = false;
+  static constexpr bool kWiden = true, kScaled = false, kUnit = false;
   template <int kPart>
   static Reg load(const Cell* p, uint32_t mask) {
     if (kPart == 0) return reg_words_and(p, mask & 0xffff0000u);
@@ -97,7 +97,7 @@ struct PanelBf16Dot {
   using Cell = uint32_t;
   using Factor = uint32_t;  // two bf16
   static constexpr int kStep = 2, kFactors = 1, kParts = 1;
-  static constexpr bool kWiden = false, kScaled = false;
+  static constexpr bool kWiden = false, kScaled = false, kUnit = false;
   template <int kPart>
   static Reg load(const Cell* p, uint32_t mask) {
     const __m512i cells = _mm512_loadu_si512(p);
@@ -116,12 +116,24 @@ struct PanelBf16Dot {
 constexpr bool kDotBits = false;
 #endif
 
+#ifdef REPRISE_TILES
+// Pairs of bf16 on both sides, as the tile registers take them. No masks: attention_unit.h has zeros in their place.
+struct PanelUnit {
+  using Cell = uint32_t;
+  using Factor = uint32_t;
+  static constexpr int kStep = 2, kFactors = 1, kParts = 1;
+  static constexpr bool kWiden = false, kScaled = false, kUnit = true;
+};
+#endif
+
 // Subnormal results become zeros while it lives, because the weights of far lower scores are some and cost a hundred
-// times as much; with pairs, subnormal factors as well, as vdpbf16ps has it.
+// times as much; with pairs, subnormal factors as well, as vdpbf16ps and tile registers have it.
 template <typename P>
 class Flush {
  public:
-  Flush() : saved_(float_mode()) { set_float_mode(saved_ | (kDotBits && P::kStep == 2 ? kFlushAll : kFlushResults)); }
+  Flush() : saved_(float_mode()) {
+    set_float_mode(saved_ | (P::kUnit || (kDotBits && P::kStep == 2) ? kFlushAll : kFlushResults));
+  }
   ~Flush() { set_float_mode(saved_); }
   Flush(const Flush&) = delete;
   Flush& operator=(const Flush&) = delete;

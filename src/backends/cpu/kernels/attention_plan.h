@@ -45,11 +45,13 @@ struct AttentionSizes {
   [[gnu::always_inline]] static int64_t wide_floats(int64_t size) {
     return kWideColumns * (size > kKvTokens ? size : kKvTokens);
   }
+  // Room for a query: as floats, or in bf16 up to a multiple of 32 numbers.
+  [[gnu::always_inline]] static int64_t query_floats(int64_t size) { return size > 16 ? size : 16; }
   // Floats of one thread's scratch: queries, scores, a page's outputs, the state's outputs, six numbers per row, a wide
   // block.
   [[gnu::always_inline]] int64_t scratch_floats() const {
     if (key_size > 0) return latent_page_floats() + kTileRows / 2 * (key_row() + 2 * size + kKvTokens + 6);
-    return kTileRows * (3 * size + kKvTokens + 6) + wide_floats(size);
+    return kTileRows * (query_floats(size) + 2 * size + kKvTokens + 6) + wide_floats(size);
   }
   // Numbers of the latent or of the rotated part, padded to whole vectors of pairs.
   [[gnu::always_inline]] static int64_t whole_vectors(int64_t numbers) { return (numbers + 31) / 32 * 32; }

@@ -89,6 +89,9 @@ inline F32x16 swapped_floats(__m256i v) {
 // floats of bf16 where it stands in for that, else floats.
 template <typename P>
 inline void store_weights(float* scores, int64_t j, F32x16 p) {
+#if defined(REPRISE_TILES) && !defined(__AVX512BF16__)
+  if constexpr (P::kUnit) return store_16bit(reinterpret_cast<uint16_t*>(scores) + j, narrow_bf16(p));
+#endif
 #if defined(__AVX512BF16__)
   if constexpr (P::kStep == 2) {
     const __m256i packed = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(p)));

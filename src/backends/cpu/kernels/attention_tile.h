@@ -10,6 +10,9 @@
 #include "backends/cpu/kernels/attention_panel.h"
 #include "backends/cpu/kernels/attention_plan.h"
 #include "backends/cpu/kernels/attention_softmax.h"
+#ifdef REPRISE_TILES
+#include "backends/cpu/kernels/attention_unit.h"
+#endif
 
 namespace reprise::cpu::REPRISE_ISA {
 
@@ -21,7 +24,7 @@ class Tile {
  public:
   // Floats of scratch for `capacity` rows: queries, scores, one page's results, spans, a wide block.
   static int64_t scratch_floats(int64_t capacity, int64_t key_size, int64_t size) {
-    return capacity * (key_size + size + kKvTokens + 4) +
+    return capacity * (AttentionSizes::query_floats(key_size) + size + kKvTokens + 4) +
            AttentionSizes::wide_floats(key_size > size ? key_size : size);
   }
 
@@ -29,30 +32,33 @@ class Tile {
   Tile(float* scratch, int64_t capacity, int64_t key_size, int64_t size, float scale, float cap = 0)
       : key_size_(key_size), size_(size), scale_(scale), cap_(cap) {
     left_ = reinterpret_cast<Factor*>(scratch);
-    scores_ = scratch + capacity * key_size;
+    scores_ = scratch + capacity * AttentionSizes::query_floats(key_size);
     page_ = {scores_ + capacity * kKvTokens, nullptr, nullptr};
     page_.l = page_.m + capacity;
     page_.o = page_.l + capacity;
     low_ = reinterpret_cast<int32_t*>(page_.o + capacity * size);
     high_ = low_ + capacity;
     wide_ = reinterpret_cast<float*>(high_ + capacity);
-    left_stride_ = key_size / P::kStep * P::kFactors;
+    left_stride_ = P::kUnit ? (key_size + 31) / 32 * 16 : key_size / P::kStep * P::kFactors;
   }
 
   void set_rows(int64_t rows) {
     rows_ = rows;
     flat_ = rows <= 4 * kFlatRows;
-    group_rows_ = flat_ ? kFlatRows : kPanelRows;
+    group_rows_ = P::kUnit ? 32 : flat_ ? kFlatRows : kPanelRows;
   }
 
   // Query row r, which sees keys [low, high) of the sequence.
   void set_row(int64_t r, const typename E::Type* q, int64_t low, int64_t high) {
     Factor* left = left_ + r * left_stride_;
-    if constexpr (sizeof(Factor) == 2 * sizeof(typename E::Type) && P::kFactors == 1 && P::kStep == 2)
+    if constexpr (sizeof(Factor) == 2 * sizeof(typename E::Type) && P::kFactors == 1 && P::kStep == 2) {
       std::memcpy(left, q, static_cast<size_t>(key_size_) * sizeof(typename E::Type));
-    else
+      if constexpr (P::kUnit)
+        std::memset(left + key_size_ / 2, 0, static_cast<size_t>(left_stride_ - key_size_ / 2) * sizeof(Factor));
+    } else {
       for (int64_t d = 0; d < key_size_; d += 16)
         store_n<F32>(reinterpret_cast<float*>(left) + d, in_order(load_n<E>(q + d, key_size_ - d)), key_size_ - d);
+    }
     low_[r] = static_cast<int32_t>(low);
     high_[r] = static_cast<int32_t>(high);
   }
@@ -70,7 +76,9 @@ class Tile {
               const Ahead& next) {
     const int64_t base = page * kKvTokens;
     for (int64_t g = 0; g < rows_; g += group_rows_) spans_[g / group_rows_] = span_of_group(g, base);
-    if (flat_)
+    if constexpr (P::kUnit)
+      score_on_unit(keys, values);
+    else if (flat_)
       score_flat(keys, values);
     else if (P::kWiden)
       score_wide(keys);
@@ -85,7 +93,10 @@ class Tile {
         with_scores(
             r, g, base, scales, [&](auto row) { to.l[r] = row.weigh(to.m[r]); }, [&] { to.l[r] = 0; });
     }
-    weigh(values, next, to.o);
+    if constexpr (P::kUnit)
+      weigh_on_unit(values, next, to.o);
+    else
+      weigh(values, next, to.o);
     if constexpr (!P::kScaled)
       for (int64_t g = 0; g < rows_; g += group_rows_) correct(values, g, base, to);
   }
@@ -116,11 +127,17 @@ class Tile {
     return all;
   }
 
+  // What of a page the value product reads: on tile registers blocks of 32 keys.
+  static Span whole_blocks(Span keys) {
+    if constexpr (P::kUnit) return {keys.low / 32 * 32, (keys.high + 31) / 32 * 32};
+    return keys;
+  }
+
   // Calls use(scores of row r) or, where it sees none of this page, hide(). Weights of a row that sees none still
   // become zeros where others of its group see some.
   template <typename Use, typename Hide>
   void with_scores(int64_t r, int64_t g, int64_t base, PageScales scales, const Use& use, const Hide& hide) {
-    const Span s = seen(r, base), all = spans_[g / group_rows_];
+    const Span s = seen(r, base), all = whole_blocks(spans_[g / group_rows_]);
     float* scores = scores_ + r * kKvTokens;
     if (s.low == 0 && s.high == kKvTokens) return use(RowScores<P, false>(scores, s, all, scales));
     if (all.low < all.high) use(RowScores<P, true>(scores, s, all, scales));
@@ -172,6 +189,41 @@ class Tile {
       if (vecs == 2) return product_rows<P, 2, Columns::Runs, kAhead>(p, rows);
     if constexpr (kRunVecs == 1) product_rows<P, 1, Columns::Runs, kAhead>(p, rows);
   }
+
+#ifdef REPRISE_TILES
+  UnitPage unit_page(const typename P::Cell* cells, const typename P::Cell* ahead, int64_t ahead_tokens) {
+    const auto* next = reinterpret_cast<const char*>(ahead);
+    return {cells, size_, reinterpret_cast<uint32_t*>(wide_), next, next + ahead_tokens * size_ * 2};
+  }
+
+  // Few rows are limited by memory, and bring along what is read next.
+  void score_on_unit(const typename P::Cell* keys, const typename P::Cell* values) {
+    UnitPage page = unit_page(keys, values, flat_ ? span_of_all().high : 0);
+    page.size = key_size_;
+    for (int64_t g = 0; g < rows_; g += group_rows_) {
+      const Span all = spans_[g / group_rows_];
+      if (all.low >= all.high) continue;
+      const int64_t from = all.low / kKeyRun * kKeyRun, to = (all.high + kKeyRun - 1) / kKeyRun * kKeyRun;
+      unit_scores(unit_, left_ + g * left_stride_, left_stride_ * 4, static_cast<int>(group_end(g) - g), page, from, to,
+                  scores_ + g * kKvTokens);
+    }
+  }
+
+  void weigh_on_unit(const typename P::Cell* values, const Ahead& next, float* o) {
+    const int64_t ahead_tokens = (clamp(next.tokens) + kKeyRun - 1) / kKeyRun * kKeyRun;
+    const UnitPage page = unit_page(values, next.block, flat_ && next.block ? ahead_tokens : 0);
+    for (int64_t g = 0; g < rows_; g += group_rows_) {
+      const Span all = spans_[g / group_rows_];
+      if (all.low < all.high)
+        unit_values(unit_, scores_ + g * kKvTokens, static_cast<int>(group_end(g) - g), page, all.low, all.high, false,
+                    o + g * size_);
+    }
+  }
+
+  void weigh_alone(const typename P::Cell* values, int64_t r, Span keys, float* o) {
+    unit_values(unit_, scores_ + r * kKvTokens, 1, unit_page(values, nullptr, 0), keys.low, keys.high, true, o);
+  }
+#endif
 
   // Blocks of columns outside, groups of rows inside: a block of the panel stays in the first-level cache.
   void score(const typename P::Cell* keys) {
@@ -307,13 +359,18 @@ class Tile {
     const Span all = spans_[g / group_rows_];
     for (int64_t r = g; r < group_end(g); ++r) {
       const Span s = seen(r, base);
-      if (s.low >= s.high || (s.low == all.low / P::kStep * P::kStep && s.high == all.high)) continue;
+      const int64_t first = P::kUnit ? whole_blocks(all).low : all.low / P::kStep * P::kStep;
+      if (s.low >= s.high || (s.low == first && s.high == all.high)) continue;
       float* o = to.o + r * size_;
       F32x16 bad = zero();  // stays zero but for NaN, and infinities, which may be computed again too
       for (int64_t d = 0; d < size_; d += 16) bad += load_n<F32>(o + d, size_ - d) * 0.0f;
       if (reduce_add(bad) == 0.0f) continue;
-      for (int64_t c = 0; c < size_; c += kLanes)
-        product_tail<P>(value_product(values, r, s, c, to.o), size_ - c < kLanes ? size_ - c : kLanes);
+      if constexpr (P::kUnit) {
+        weigh_alone(values, r, s, o);
+      } else {
+        for (int64_t c = 0; c < size_; c += kLanes)
+          product_tail<P>(value_product(values, r, s, c, to.o), size_ - c < kLanes ? size_ - c : kLanes);
+      }
     }
   }
 
@@ -329,6 +386,9 @@ class Tile {
   int32_t* high_;
   float* wide_;
   Span spans_[AttentionSizes::kTileRows];  // of this page, per group of rows
+#ifdef REPRISE_TILES
+  TileUnit unit_;
+#endif
 };
 
 }  // namespace reprise::cpu::REPRISE_ISA

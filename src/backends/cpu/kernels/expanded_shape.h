@@ -23,7 +23,7 @@ struct ExpandedSizes {
   [[gnu::always_inline]] int64_t state_floats() const { return lines(tokens * (2 + value)); }
   // Tile::scratch_floats.
   [[gnu::always_inline]] int64_t tile_floats() const {
-    return lines(AttentionSizes::kTileRows * (key() + value + kKvTokens + 4) +
+    return lines(AttentionSizes::kTileRows * (AttentionSizes::query_floats(key()) + value + kKvTokens + 4) +
                  AttentionSizes::wide_floats(key() > value ? key() : value));
   }
   // Queries of a tile as rows of keys.

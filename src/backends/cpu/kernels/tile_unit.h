@@ -7,6 +7,9 @@
 // lives. The right operand has four neighbouring bytes of k side by side, 16 columns a row, as panel64 has them.
 //
 // The unit is configured and released within a kernel: the state is the thread's, and other code knows nothing of it.
+//
+// Registers are whole unless shape() says less of them: registers 0, 1 and 4 have `first` rows, 2, 3 and 5 `second`,
+// and 0 to 3, 6 and 7 are `columns` words wide. Nothing beyond that is read or written.
 // Include this where REPRISE_TILES is set: 1 for the instructions, 2 for the emulation. Internal linkage.
 #pragma once
 
@@ -17,12 +20,25 @@ namespace {
 
 constexpr int kUnitRows = 16, kUnitRowBytes = 64, kUnitBytes = kUnitRows * kUnitRowBytes;
 
+constexpr bool unit_is_left(int tile) { return tile == 4 || tile == 5; }
+constexpr int unit_rows(int tile, int first, int second) {
+  return tile >= 6 ? kUnitRows : tile == 0 || tile == 1 || tile == 4 ? first : second;
+}
+
 #if REPRISE_TILES == 1
 
 // Assembly, because the intrinsics of GCC 12 do not say which memory they read.
 class TileUnit {
  public:
-  TileUnit() {
+  TileUnit() { shape(kUnitRows, kUnitRows, kUnitRows); }
+  ~TileUnit() { asm volatile("tilerelease"); }
+  TileUnit(const TileUnit&) = delete;
+  TileUnit& operator=(const TileUnit&) = delete;
+
+  void shape(int first, int second, int columns) {
+    const int key = first | second << 8 | columns << 16;
+    if (key == shape_) return;
+    shape_ = key;
     struct alignas(64) Config {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
       uint16_t row_bytes[16] = {};
@@ -30,14 +46,11 @@ class TileUnit {
     } config;
     static_assert(sizeof config == 64);
     for (int t = 0; t < 8; ++t) {
-      config.row_bytes[t] = kUnitRowBytes;
-      config.rows[t] = kUnitRows;
+      config.row_bytes[t] = static_cast<uint16_t>(unit_is_left(t) ? kUnitRowBytes : 4 * columns);
+      config.rows[t] = static_cast<uint8_t>(unit_rows(t, first, second));
     }
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
-  ~TileUnit() { asm volatile("tilerelease"); }
-  TileUnit(const TileUnit&) = delete;
-  TileUnit& operator=(const TileUnit&) = delete;
 
   template <int kTile>
   void clear() {
@@ -59,6 +72,9 @@ class TileUnit {
   void dot_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
   }
+
+ private:
+  int shape_ = 0;
 };
 
 #else
@@ -69,19 +85,26 @@ class TileUnit {
   TileUnit(const TileUnit&) = delete;
   TileUnit& operator=(const TileUnit&) = delete;
 
+  void shape(int first, int second, int columns) {
+    first_ = first;
+    second_ = second;
+    columns_ = columns;
+  }
+
   template <int kTile>
   void clear() {
     std::memset(row(kTile, 0), 0, kUnitBytes);
   }
   template <int kTile>
   void load(const void* p, int64_t stride) {
-    for (int r = 0; r < kUnitRows; ++r)
-      std::memcpy(row(kTile, r), static_cast<const uint8_t*>(p) + r * stride, kUnitRowBytes);
+    clear<kTile>();
+    for (int r = 0; r < rows(kTile); ++r)
+      std::memcpy(row(kTile, r), static_cast<const uint8_t*>(p) + r * stride, row_bytes(kTile));
   }
   template <int kTile>
   void store(void* p, int64_t stride) const {
-    for (int r = 0; r < kUnitRows; ++r)
-      std::memcpy(static_cast<uint8_t*>(p) + r * stride, row(kTile, r), kUnitRowBytes);
+    for (int r = 0; r < rows(kTile); ++r)
+      std::memcpy(static_cast<uint8_t*>(p) + r * stride, row(kTile, r), row_bytes(kTile));
   }
   // Sums wrap.
   template <int kSum, int kA, int kB>
@@ -126,9 +149,12 @@ class TileUnit {
   }
   static float even_half(uint32_t pair) { return as_float(pair << 16); }
   static float odd_half(uint32_t pair) { return as_float(pair & 0xffff0000u); }
+  int rows(int tile) const { return unit_rows(tile, first_, second_); }
+  size_t row_bytes(int tile) const { return unit_is_left(tile) ? kUnitRowBytes : 4 * static_cast<size_t>(columns_); }
   uint8_t* row(int tile, int r) { return bytes_ + tile * kUnitBytes + r * kUnitRowBytes; }
   const uint8_t* row(int tile, int r) const { return bytes_ + tile * kUnitBytes + r * kUnitRowBytes; }
 
+  int first_ = kUnitRows, second_ = kUnitRows, columns_ = kUnitRows;
   alignas(64) uint8_t bytes_[8 * kUnitBytes];
 };
 
