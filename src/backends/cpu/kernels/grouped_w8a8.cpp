@@ -7,37 +7,12 @@
 #include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/quantize.h"
-#include "backends/cpu/kernels/w8a8_tiles.h"
+#include "backends/cpu/kernels/w8a8_finish.h"
 #include "ops/args/products.h"
 #include "ops/args/quantise.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
-
-// Sixteen columns of so many rows: `sums` kPanelColumns apart, `out` n apart.
-template <class Out>
-struct Finished {
-  const int32_t* sums;
-  int64_t rows;
-  typename Out::Type* out;
-  int64_t n;
-  int columns;
-};
-
-template <class Out>
-void finish_static(const Finished<Out>& f, const float* scale, const int32_t* bias) {
-  const F32x16 s = load_n<F32>(scale, f.columns);
-  const I32x16 b = load_i32_n(bias, f.columns);
-  for (int64_t i = 0; i < f.rows; ++i)
-    store_n<Out>(f.out + i * f.n, to_float(wrapping_add(load_i32(f.sums + i * kPanelColumns), b)) * s, f.columns);
-}
-
-template <class Out>
-void finish_dynamic(const Finished<Out>& f, const float* scale, const float* x_scale) {
-  const F32x16 s = load_n<F32>(scale, f.columns);
-  for (int64_t i = 0; i < f.rows; ++i)
-    store_n<Out>(f.out + i * f.n, to_float(load_i32(f.sums + i * kPanelColumns)) * s * splat(x_scale[i]), f.columns);
-}
 
 #ifdef REPRISE_TILES
 struct GroupShape {
@@ -84,13 +59,11 @@ void grouped_int8(const A& a, const Launch& l) {
         const auto finish = [&](const int32_t* c, int64_t p, int64_t row, int64_t got) {
           const int64_t column = p * kPanelColumns, of_all = e * n + column;
           const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-          for (int j = 0; j < columns; j += 16) {
-            const Finished<Out> f{c + j, got, out + row * n + column + j, n, columns - j};
-            if constexpr (kStatic)
-              finish_static(f, scale + of_all + j, static_cast<const int32_t*>(a.bias) + of_all + j);
-            else
-              finish_dynamic(f, scale + of_all + j, static_cast<const float*>(a.x_scale) + row);
-          }
+          const Finished<Out> f{c, got, columns, out + row * n + column, n};
+          if constexpr (kStatic)
+            finish_static(f, scale + of_all, static_cast<const int32_t*>(a.bias) + of_all, nullptr);
+          else
+            finish_dynamic(f, scale + of_all, static_cast<const float*>(a.x_scale) + row, nullptr);
         };
         const int8_t* matrix = weight + e * panels * panel_size;
 #ifdef REPRISE_TILES

@@ -1,8 +1,7 @@
 // linear_w8a8_static and linear_w8a8_dynamic: products of int8 matrices in the panel64 layout, scaled and rounded; and
 // lm_head_argmax_w8a8, which looks for the largest of them at once. Workspace: w8a8_shape.h.
 #include "backends/cpu/kernels/define.h"
-#include "backends/cpu/kernels/sums.h"
-#include "backends/cpu/kernels/w8a8_tiles.h"
+#include "backends/cpu/kernels/w8a8_finish.h"
 #include "ops/args/products.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -15,17 +14,8 @@ void linear_static(const LinearW8a8StaticArgs& args, const Launch& l) {
   typename Out::Type* out = args.out;
   const int64_t n = args.shape.columns;
   w8a8_products(args, l, [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    for (int j = 0; j < columns; j += 16) {
-      const int64_t at = column + j;
-      const F32x16 s = load_n<F32>(scale + at, columns - j);
-      const F32x16 a = add ? load_n<F32>(add + at, columns - j) : zero();
-      const I32x16 b = load_i32_n(bias + at, columns - j);
-      for (int64_t m = 0; m < rows; ++m) {
-        F32x16 v = to_float(wrapping_add(load_i32(sums + m * kPanelColumns + j), b)) * s;
-        if (add) v = v + a;
-        store_n<Out>(out + (row + m) * n + at, v, columns - j);
-      }
-    }
+    finish_static<Out>({sums, rows, columns, out + row * n + column, n}, scale + column, bias + column,
+                       add ? add + column : nullptr);
   });
 }
 
@@ -35,16 +25,8 @@ void linear_dynamic(const LinearW8a8DynamicArgs& args, const Launch& l) {
   typename Out::Type* out = args.out;
   const int64_t n = args.shape.columns;
   w8a8_products(args, l, [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    for (int j = 0; j < columns; j += 16) {
-      const int64_t at = column + j;
-      const F32x16 s = load_n<F32>(scale + at, columns - j);
-      const F32x16 a = add ? load_n<F32>(add + at, columns - j) : zero();
-      for (int64_t m = 0; m < rows; ++m) {
-        F32x16 v = to_float(load_i32(sums + m * kPanelColumns + j)) * s * splat(x_scale[row + m]);
-        if (add) v = v + a;
-        store_n<Out>(out + (row + m) * n + at, v, columns - j);
-      }
-    }
+    finish_dynamic<Out>({sums, rows, columns, out + row * n + column, n}, scale + column, x_scale + row,
+                        add ? add + column : nullptr);
   });
 }
 

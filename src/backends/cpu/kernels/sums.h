@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cpu/kernels/argmax.h"
+#include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/linear_shape.h"
 #include "backends/cpu/kernels/tile.h"
 #include "ops/args/products.h"
@@ -10,31 +11,34 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// Rows of sums become rows of the result: bias, one rounding, no column beyond `columns`.
+// Rows of sums become rows of the result, row by row, because sums of many rows come from the second-level cache:
+// value(sums of sixteen columns, row, which sixteen of the panel) gives what is rounded. No column beyond `columns` is
+// written.
+template <class Out, class Sum, class Value>
+void store_rows(const Sum* c, int64_t rows, int columns, typename Out::Type* out, int64_t ldo, const Value& value) {
+  static_assert(kPanelColumns == 64);
+  if (columns == kPanelColumns) {
+    for (int64_t m = 0; m < rows; ++m, c += kPanelColumns, out += ldo) {
+      Out::store_two(out, value(c, m, 0), value(c + 16, m, 1));
+      Out::store_two(out + 32, value(c + 32, m, 2), value(c + 48, m, 3));
+    }
+    return;
+  }
+  for (int64_t m = 0; m < rows; ++m, c += kPanelColumns, out += ldo)
+    for (int j = 0; j < columns; j += 16) store_n<Out>(out + j, value(c + j, m, j / 16), columns - j);
+}
+
+// The same of products of floats: bias, one rounding.
 template <class In, class Out>
 void round_sums(const float* c, int64_t rows, int columns, const typename In::Type* bias, typename Out::Type* out,
                 int64_t ldo) {
-  for (int j = 0; j < columns; j += 16) {
-    const int n = columns - j < 16 ? columns - j : 16;
-    F32x16 b = zero();
-    if (bias) {
-      typename In::Type padded[16] = {};
-      std::memcpy(padded, bias + j, static_cast<size_t>(n) * sizeof(padded[0]));
-      b = In::load(padded);
-    }
-    for (int64_t m = 0; m < rows; ++m) {
-      F32x16 v = load(c + m * kPanelColumns + j);
-      if (bias) v = v + b;
-      typename Out::Type* to = out + m * ldo + j;
-      if (n == 16) {
-        Out::store(to, v);
-      } else {
-        typename Out::Type padded[16];
-        Out::store(padded, v);
-        std::memcpy(to, padded, static_cast<size_t>(n) * sizeof(padded[0]));
-      }
-    }
+  if (!bias) {
+    store_rows<Out>(c, rows, columns, out, ldo, [](const float* at, int64_t, int) { return load(at); });
+    return;
   }
+  F32x16 b[kPanelColumns / 16] = {};
+  for (int j = 0; j < columns; j += 16) b[j / 16] = load_n<In>(bias + j, columns - j);
+  store_rows<Out>(c, rows, columns, out, ldo, [&](const float* at, int64_t, int i) { return load(at) + b[i]; });
 }
 
 // The best column of each row of a panel's sums against what is known already. Columns come in ascending order.
