@@ -135,7 +135,7 @@ const Model kModels[] = {{DType::F32, 3, 20, 8, 12, 10},   {DType::F32, 2, 97, 6
                          {DType::F16, 1, 17, 6, 5, 7},     {DType::BF16, 3, 33, 2, 4, 20}};
 
 TEST(ExpandedLatentAttention, MatchesTheReference) {
-  for (const Isa isa : supported_isas()) {
+  for (const Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (const Model& m : kModels) {
       const Sequence s = make_sequence(m, 293, 11);
@@ -151,7 +151,7 @@ TEST(ExpandedLatentAttention, MatchesTheReference) {
 }
 
 TEST(ExpandedLatentAttention, SameBitsInAnyBatchChunkTeamAndPlace) {
-  for (const Isa isa : supported_isas()) {
+  for (const Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (const Model& m : kModels) {
       const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
@@ -182,7 +182,7 @@ TEST(ExpandedLatentAttention, BothWaysOfBf16PairsHaveTheSameBits) {
 
 TEST(ExpandedLatentAttention, NaNOfALaterTokenStaysThere) {
   for (const Model& m : {kModels[0], kModels[2]})
-    for (const Isa isa : supported_isas())
+    for (const Isa isa : isas_with_tiles())
       for (const int64_t late : {139, 140}) {
         const OpRunner runner(isa);
         Sequence s = make_sequence(m, 150, 31);

@@ -64,6 +64,9 @@ class Tile {
   }
 
   const Partial& page_scratch() const { return page_; }
+#ifdef REPRISE_TILES
+  TileUnit& unit() { return unit_; }
+#endif
 
   // The block of keys that will be read next, and how many tokens of it: they are brought into the cache meanwhile.
   struct Ahead {

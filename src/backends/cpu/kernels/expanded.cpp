@@ -79,7 +79,33 @@ struct ExpandedCall {
   }
 
   // Rows of latents times a matrix in panels, rounded: rows of `stride` numbers.
-  void expand(const T* x, int64_t tokens, const T* weight, int64_t n, T* to, int64_t stride) const {
+  void expand(Tile<E, P>& by, const T* x, int64_t tokens, const T* weight, int64_t n, T* to, int64_t stride) const {
+    if constexpr (P::kUnit)
+      expand_on_unit(by.unit(), x, tokens, weight, n, to, stride);
+    else
+      expand_in_registers(x, tokens, weight, n, to, stride);
+  }
+#ifdef REPRISE_TILES
+  void expand_on_unit(TileUnit& unit, const T* x, int64_t tokens, const T* weight, int64_t n, T* to,
+                      int64_t stride) const {
+    const int64_t block = linear_row_block(tokens), panel = panel_elems(z.latent), bytes = 2 * z.latent;
+    auto* packed = reinterpret_cast<uint8_t*>(wide_x);
+    Scratch scratch;
+    unit.shape(kUnitRows, kUnitRows, kUnitRows);
+    for (int64_t m = 0; m < tokens; m += block) {
+      const int64_t rows = std::min(block, tokens - m);
+      pack_unit_rows(rows, bytes, packed, [&](int64_t i) { return x + (m + i) * z.latent; });
+      for (int64_t p = 0; p < panels_of(n); ++p) {
+        const int64_t column = p * kPanelColumns;
+        const int columns_here = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+        unit_panel<UnitBf16>(unit, packed, rows, reinterpret_cast<const uint8_t*>(weight + p * panel),
+                             (z.latent + 1) / 2, 0, (columns_here + 15) / 16 * 16, scratch.c);
+        round_sums<E, E>(scratch.c, rows, columns_here, nullptr, to + m * stride + column, stride);
+      }
+    }
+  }
+#endif
+  void expand_in_registers(const T* x, int64_t tokens, const T* weight, int64_t n, T* to, int64_t stride) const {
     const int64_t block = linear_row_block(tokens), panel = panel_elems(z.latent);
     Scratch scratch;
     for (int64_t m = 0; m < tokens; m += block) {
@@ -95,11 +121,11 @@ struct ExpandedCall {
     }
   }
 
-  // The first `tokens` of a page as keys and values of the head.
-  void make_page(int64_t page, int64_t tokens, int64_t head) const {
+  // The first `tokens` of a page as keys and values of the head; on tile registers by the unit that attends.
+  void make_page(Tile<E, P>& by, int64_t page, int64_t tokens, int64_t head) const {
     const int64_t key = z.key(), first = page * kKvTokens;
     const T* x = c_kv + first * z.latent;
-    expand(x, tokens, turned, z.nope, key_rows, key);
+    expand(by, x, tokens, turned, z.nope, key_rows, key);
     for (int64_t t = 0; t < tokens; ++t)
       std::memcpy(key_rows + t * key + z.nope, k_pe + (first + t) * z.rope, static_cast<size_t>(z.rope) * sizeof(T));
     for (int64_t t = 0; t < tokens; t += kKeyRun)
@@ -107,9 +133,9 @@ struct ExpandedCall {
                      std::min(kKeyRun, tokens - t), keys);
     const T* up = value_weight + head * panels_of(z.value) * panel_elems(z.latent);
     if constexpr (!kPairs) {
-      expand(x, tokens, up, z.value, reinterpret_cast<T*>(values), z.value);
+      expand(by, x, tokens, up, z.value, reinterpret_cast<T*>(values), z.value);
     } else {
-      expand(x, tokens, up, z.value, value_rows, z.value);
+      expand(by, x, tokens, up, z.value, value_rows, z.value);
       // The last pair's second token may be missing: readers of the pair mask it.
       for (int64_t t = 0; t < tokens; t += 2)
         put_value_pair(value_rows + t * z.value, value_rows + std::min(t + 1, tokens - 1) * z.value, z.value,
@@ -125,7 +151,7 @@ struct ExpandedCall {
     constexpr int64_t kRows = AttentionSizes::kTileRows;
     Tile<E, P> rows(tile, kRows, z.key(), z.value, scale);
     for (int64_t p = 0; p * kKvTokens < context; ++p) {
-      make_page(table[p], std::min(kKvTokens, context - p * kKvTokens), head);
+      make_page(rows, table[p], std::min(kKvTokens, context - p * kKvTokens), head);
       // Rows before these see nothing of this page.
       const int64_t low = std::max(p * kKvTokens - before, int64_t{0});
       for (int64_t r0 = low / kRows * kRows; r0 < count; r0 += kRows) {
@@ -202,13 +228,19 @@ void attend_expanded(const ExpandedLatentArgs& a, const Launch& l) {
   walk(ExpandedCall<E, P, W>(a, l), l.thread, l.threads);
 }
 
-// bf16 by the faster of two ways with the same bits.
+// bf16 on tile registers in their order, else by the faster of two ways with the same bits.
 void attend_expanded_bf16(const ExpandedLatentArgs& a, const Launch& l) {
+#ifdef REPRISE_TILES
+  attend_expanded<Bf16, PanelUnit, WeightBf16>(a, l);
+#else
 #if defined(__AVX512BF16__)
   if (l.way != 0) return attend_expanded<Bf16, PanelBf16Dot, WeightBf16Dot>(a, l);
 #endif
   attend_expanded<Bf16, PanelBf16, WeightBf16>(a, l);
+#endif
 }
+
+#ifndef REPRISE_TILES
 
 // Fewer new tokens than these of a sequence are never worth turning a head's matrix and expanding a page.
 constexpr int64_t kFewestExpanded = 32;
@@ -232,12 +264,15 @@ void forms(const LatentFormsArgs& a, const Launch& l) {
   }
   for (; count < tokens; ++count) rows[count] = -1;
 }
+#endif
 
 }  // namespace
 
+REPRISE_KERNEL(expanded_latent_attention_bf16, attend_expanded_bf16)
+#ifndef REPRISE_TILES
 REPRISE_KERNEL(latent_forms, forms)
 REPRISE_KERNEL(expanded_latent_attention_f32, attend_expanded<F32, PanelF32, WeightF32>)
-REPRISE_KERNEL(expanded_latent_attention_bf16, attend_expanded_bf16)
 REPRISE_KERNEL(expanded_latent_attention_f16, attend_expanded<F16, PanelF16, WeightF16>)
+#endif
 
 }  // namespace reprise::cpu::REPRISE_ISA

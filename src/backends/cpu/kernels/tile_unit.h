@@ -7,6 +7,7 @@
 // lives. The right operand has four neighbouring bytes of k side by side, 16 columns a row, as panel64 has them.
 //
 // The unit is configured and released within a kernel: the state is the thread's, and other code knows nothing of it.
+// A thread has one at a time.
 //
 // Registers are whole unless shape() says less of them: registers 0, 1 and 4 have `first` rows, 2, 3 and 5 `second`,
 // and 0 to 3, 6 and 7 are `columns` words wide. Nothing beyond that is read or written.
