@@ -123,7 +123,8 @@ std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType 
   switch (device.kind) {
     case DeviceKind::Cpu:
       if (const auto isa = cpu::isa_named(device.isa); isa && cpu::has_tiles(*isa) && dtype == DType::BF16) {
-        if (op == "paged_attention" || op == "expanded_latent_attention") return kTileAttention;
+        if (op == "paged_attention" || op == "latent_attention" || op == "expanded_latent_attention")
+          return kTileAttention;
         for (const std::string_view name : kTileOps)
           if (name == op) return kTileOrder;
       }

@@ -41,7 +41,7 @@ TEST(PerHeadMatmul, IsALinearForEveryHead) {
 }
 
 TEST(Rope, InterleavedTurnsNeighboursAndPutsThemApart) {
-  for (const Isa isa : supported_isas()) {
+  for (const Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (const DType dtype : kDtypes)
       for (const int64_t size : {2, 8, 12, 16, 40, 64}) {
@@ -169,7 +169,7 @@ const Model kModels[] = {{DType::F32, 3, 20, 8},     {DType::F32, 16, 64, 16}, {
                          {DType::F32, 7, 512, 64}};
 
 TEST(LatentAttention, MatchesTheReference) {
-  for (const Isa isa : supported_isas()) {
+  for (const Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (const Model& m : kModels) {
       const Sequence s = make_sequence(m, 293, 11);
@@ -186,7 +186,7 @@ TEST(LatentAttention, MatchesTheReference) {
 }
 
 TEST(LatentAttention, SameBitsInAnyBatchChunkTeamAndPlace) {
-  for (const Isa isa : supported_isas()) {
+  for (const Isa isa : isas_with_tiles()) {
     const OpRunner runner(isa);
     for (const Model& m : kModels) {
       const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
@@ -225,7 +225,7 @@ TEST(LatentAttention, BothWaysOfBf16PairsHaveTheSameBits) {
 
 TEST(LatentAttention, NaNOfALaterTokenStaysThere) {
   for (const Model& m : {Model{DType::BF16, 16, 64, 16}, Model{DType::BF16, 3, 37, 5}, Model{DType::F32, 3, 37, 5}})
-    for (const Isa isa : supported_isas()) {
+    for (const Isa isa : isas_with_tiles()) {
       const OpRunner runner(isa);
       for (const int64_t late : {139, 140})
         for (const int dot : {0, 1}) {

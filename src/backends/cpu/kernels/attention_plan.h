@@ -58,7 +58,10 @@ struct AttentionSizes {
   // Floats from one latent to the next: whole vectors, and rows off each other's cache sets.
   [[gnu::always_inline]] int64_t key_row() const { return whole_vectors(size) + whole_vectors(key_size - size) + 16; }
   // A page as operands: its rows, and behind them a block of columns, which is also how far the last row is read.
-  [[gnu::always_inline]] int64_t latent_page_floats() const { return kKvTokens * (key_row() + kWideColumns / 2); }
+  // On tile registers: rows of pairs, pairs of rows, and a block of the latter.
+  [[gnu::always_inline]] int64_t latent_page_floats() const {
+    return kKvTokens * (key_row() + kWideColumns / 2) + kWideColumns / 4 * size;
+  }
   // One state or partial: maximum, sum and outputs of every row.
   [[gnu::always_inline]] int64_t slot_floats() const { return split_rows() * (2 + size); }
   // A thread leaves at most one state, and partials of at most one item. Whole cache lines, so that the vectors of

@@ -69,6 +69,9 @@ void attend_latent(const LatentAttentionArgs& a, const Launch& l) {
   attend_items(LatentCall<E, P>(a, l), l.thread, l.threads);
 }
 
+#ifdef REPRISE_TILES
+void attend_latent_bf16(const LatentAttentionArgs& a, const Launch& l) { attend_latent<Bf16, PanelUnit>(a, l); }
+#else
 template <typename E, typename P>
 void merge_latent(const LatentAttentionArgs& a, const Launch& l) {
   if (l.threads == 1) return;
@@ -98,15 +101,18 @@ void write_rows(const RowWriteArgs& a, const Launch& l) {
   for (int64_t t = mine.begin; t < mine.end; ++t)
     if (slots[t] >= 0) std::memcpy(cache + slots[t] * bytes, rows + t * bytes, static_cast<size_t>(bytes));
 }
+#endif
 
 }  // namespace
 
+REPRISE_KERNEL(latent_attention_bf16, attend_latent_bf16)
+#ifndef REPRISE_TILES
 REPRISE_KERNEL(row_write, write_rows)
 REPRISE_KERNEL(latent_attention_f32, attend_latent<F32, PanelF32>)
-REPRISE_KERNEL(latent_attention_bf16, attend_latent_bf16)
 REPRISE_KERNEL(latent_attention_f16, attend_latent<F16, PanelF32>)
 REPRISE_KERNEL(latent_attention_merge_f32, merge_latent<F32, PanelF32>)
 REPRISE_KERNEL(latent_attention_merge_bf16, merge_latent<Bf16, Bf16Merge>)
 REPRISE_KERNEL(latent_attention_merge_f16, merge_latent<F16, PanelF32>)
+#endif
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -2,21 +2,36 @@
 //
 // Per row and page the same as in attention_tile.h: scores s_j = scale * (q . k_j), sixteen lanes over the words of a
 // key and a tree; m, p_j = exp(s_j - m) and l; o = sum of p_j v_j in ascending order. In bf16 on sets with the dot
-// instruction, words are pairs and p is rounded for o. Rows of one token see the same keys; blocks of rows never hold
-// two tokens', so nothing that a row may not see is ever multiplied.
+// instruction, words are pairs and p is rounded for o; on tile registers both products are in their order. Rows of one
+// token see the same keys; blocks of rows never hold two tokens', so no value that a row may not see is ever
+// multiplied.
 #pragma once
 
 #include "backends/cpu/kernels/attention_plan.h"
 #include "backends/cpu/kernels/attention_softmax.h"
 #include "backends/cpu/kernels/latent_page.h"
+#ifdef REPRISE_TILES
+#include "backends/cpu/kernels/latent_unit.h"
+#endif
 
 namespace reprise::cpu::REPRISE_ISA {
+
+template <typename E, typename P>
+struct PageOf {
+  using Type = LatentPage<E, P>;
+};
+#ifdef REPRISE_TILES
+template <typename E>
+struct PageOf<E, PanelUnit> {
+  using Type = LatentUnitPage;
+};
+#endif
 
 // E, P: how latents are stored and multiplied (latent_page.h).
 template <typename E, typename P>
 class LatentTile {
   using T = typename E::Type;
-  using Page = LatentPage<E, P>;
+  using Page = typename PageOf<E, P>::Type;
   using Word = typename Page::Word;
 
  public:
@@ -39,7 +54,10 @@ class LatentTile {
   }
   // Query row r, which sees the first `high` keys of the sequence.
   void set_row(int64_t r, const T* latent, const T* rope, int64_t high) {
-    page_.write_row(latent, rope, queries_ + r * page_.row_words());
+    if constexpr (P::kUnit)
+      page_.write_query(r, latent, rope, queries_);
+    else
+      page_.write_row(latent, rope, queries_ + r * page_.row_words());
     high_[r] = static_cast<int32_t>(high);
   }
 
@@ -52,10 +70,12 @@ class LatentTile {
   void attend(const T* c_kv, const T* k_pe, int64_t page, const Partial& to, const Stored& next) {
     const int64_t base = page * kKvTokens;
     page_.set({c_kv, k_pe, clamp(high_[rows_ - 1] - base)}, next);  // the last row sees most
+    if constexpr (P::kUnit) page_.score(this->unit_, rows_, queries_, scores_);
     each_token(base, [&](int64_t first, int64_t end, int64_t seen) {
       for (int64_t r = first; r < end; ++r) to.m[r] = to.l[r] = 0;
       if (seen == 0) return;
-      page_.score(end - first, queries_ + first * page_.row_words(), seen, scores_ + first * kKvTokens);
+      if constexpr (!P::kUnit)
+        page_.score(end - first, queries_ + first * page_.row_words(), seen, scores_ + first * kKvTokens);
       for (int64_t r = first; r < end; r += kPanelRows) {
         const int64_t block_end = r + kPanelRows < end ? r + kPanelRows : end;
         if (seen == kKvTokens)
@@ -64,11 +84,17 @@ class LatentTile {
           weigh<true>(r, block_end, seen, to);
       }
     });
-    for (int64_t c = 0; c < size_; c += Page::kColumns) {
-      page_.set_columns(c);
+    if constexpr (P::kUnit) {
       each_token(base, [&](int64_t first, int64_t end, int64_t seen) {
-        if (seen > 0) page_.weigh(scores_ + first * kKvTokens, end - first, seen, to.o + first * size_);
+        if (seen > 0) page_.weigh(this->unit_, scores_ + first * kKvTokens, end - first, seen, to.o + first * size_);
       });
+    } else {
+      for (int64_t c = 0; c < size_; c += Page::kColumns) {
+        page_.set_columns(c);
+        each_token(base, [&](int64_t first, int64_t end, int64_t seen) {
+          if (seen > 0) page_.weigh(scores_ + first * kKvTokens, end - first, seen, to.o + first * size_);
+        });
+      }
     }
   }
 
@@ -89,13 +115,16 @@ class LatentTile {
 
   template <bool kMasked>
   void weigh(int64_t from, int64_t end, int64_t seen, const Partial& to) {
-    const Span span{0, seen};
+    const Span span{0, seen}, weights{0, P::kUnit ? (seen + 31) / 32 * 32 : seen};
     for (int64_t r = from; r < end; ++r)
-      to.m[r] = RowScores<P, kMasked>(scores_ + r * kKvTokens, span, span, {}).scale(scale_);
+      to.m[r] = RowScores<P, kMasked>(scores_ + r * kKvTokens, span, weights, {}).scale(scale_);
     for (int64_t r = from; r < end; ++r)
-      to.l[r] = RowScores<P, kMasked>(scores_ + r * kKvTokens, span, span, {}).weigh(to.m[r]);
+      to.l[r] = RowScores<P, kMasked>(scores_ + r * kKvTokens, span, weights, {}).weigh(to.m[r]);
   }
 
+#ifdef REPRISE_TILES
+  TileUnit unit_;
+#endif
   Page page_;
   int64_t size_, per_token_;
   float scale_;

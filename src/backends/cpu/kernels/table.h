@@ -116,6 +116,7 @@ namespace reprise::cpu {
 // Products on tile registers, of which sets with those have their own: of bf16, and of int8 with each type of result.
 #define REPRISE_CPU_TILE_PRODUCTS(X) \
   X(attention)                       \
+  X(latent_attention)                \
   X(expanded_latent_attention)       \
   X(linear)                          \
   X(linear_add)                      \
