@@ -54,6 +54,7 @@ TEST_P(Tiles, ALinearHasTheOrderThatIsTold) {
   // One step of k and a part of one; 16 steps, which are a block, and more; one tile of rows, two, three, many.
   for (const auto& [m, k, n] : {Size{1, 1, 1},
                                 {1, 31, 70},
+                                {2, 65, 130},
                                 {16, 32, 64},
                                 {17, 33, 65},
                                 {3, 77, 66},
@@ -205,7 +206,7 @@ TEST(TileSets, TheInstructionsAndTheirEmulationAgree) {
   if (!parse_isa("amx").is_ok()) GTEST_SKIP() << "this processor has no AMX";
   const OpRunner real(Isa::Amx), emulated(Isa::AmxEmulated);
   for (const double scale : {1.0, 1e-19, 3e-38, 1e19})  // products around the subnormals and around overflow too
-    for (const int64_t m : {1, 16, 50}) {
+    for (const int64_t m : {1, 2, 16, 50}) {
       const TestTensor x = random_tensor(DType::BF16, {m, 577}, 1, -scale, scale),
                        w = random_tensor(DType::BF16, {100, 577}, 2, -scale, scale);
       const std::vector<TestTensor> in{x, w};

@@ -53,6 +53,11 @@ class TileUnit {
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
 
+  // Reads a line and drops it.
+  static void touch(const void* p) {
+    asm volatile("vmovdqu64 %0, %%zmm31" ::"m"(*static_cast<const uint8_t(*)[64]>(p)) : "xmm31");
+  }
+
   template <int kTile>
   void clear() {
     asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
@@ -85,6 +90,8 @@ class TileUnit {
   TileUnit() = default;
   TileUnit(const TileUnit&) = delete;
   TileUnit& operator=(const TileUnit&) = delete;
+
+  static void touch(const void*) {}
 
   void shape(int first, int second, int columns) {
     first_ = first;
