@@ -81,6 +81,11 @@ constexpr std::string_view kTileOps[] = {
 constexpr std::string_view kTileOrder =
     "one chain over blocks of 32 K, ascending, from 0: of a block two chains of 16 multiply-adds from 0, over its even "
     "and its odd K, ascending; one is added to the other, and that to the sum";
+constexpr std::string_view kTileBlockOps[] = {"linear_blocks", "lm_head_argmax_blocks", "grouped_linear_blocks"};
+constexpr std::string_view kTileBlockOrder =
+    "as linear with the weights rounded to bf16: one chain over blocks of 32 K, ascending, from 0: of a block two "
+    "chains of 16 multiply-adds from 0, over its even and its odd K, ascending; one is added to the other, and that to "
+    "the sum";
 
 const Order kCuda[] = {
     {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
@@ -118,9 +123,12 @@ std::string_view find(std::span<const Order> own, std::string_view op, DType dty
 std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype) {
   switch (device.kind) {
     case DeviceKind::Cpu:
-      if (const auto isa = cpu::isa_named(device.isa); isa && cpu::has_tiles(*isa) && dtype == DType::BF16)
+      if (const auto isa = cpu::isa_named(device.isa); isa && cpu::has_tiles(*isa) && dtype == DType::BF16) {
         for (const std::string_view name : kTileOps)
           if (name == op) return kTileOrder;
+        for (const std::string_view name : kTileBlockOps)
+          if (name == op) return kTileBlockOrder;
+      }
       return find(kCpu, op, dtype);
     case DeviceKind::Cuda: return find(kCuda, op, dtype);
     case DeviceKind::Ascend:

@@ -122,7 +122,10 @@ namespace reprise::cpu {
   X(grouped_linear)                  \
   X(grouped_linear_rows)             \
   X(per_head_matmul)                 \
-  X(per_head_matmul_rows)
+  X(per_head_matmul_rows)            \
+  X(linear_blocks)                   \
+  X(lm_head_argmax_blocks)           \
+  X(grouped_linear_blocks)
 #define REPRISE_CPU_TILE_TYPED(X) \
   X(linear_w8a8_static)           \
   X(linear_w8a8_dynamic)          \
@@ -130,6 +133,8 @@ namespace reprise::cpu {
   X(grouped_linear_w8a8_dynamic)
 #define REPRISE_CPU_TILE_OTHER(X) \
   X(linear_bf16_f32)              \
+  X(linear_blocks_bf16_f32)       \
+  X(lm_head_argmax_blocks_merge)  \
   X(lm_head_argmax_w8a8)          \
   X(lm_head_argmax_w8a8_merge)
 
