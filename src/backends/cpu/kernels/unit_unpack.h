@@ -4,7 +4,7 @@
 // A weight is what the reader of checkpoints makes of it: factor * number + minimum in fp32, where the product is exact
 // (packed_tiles.h), rounded to the nearest bf16, ties to even. Numbers below 2^-126 are zeros as soon as a tile
 // register reads them, so it does not matter that the instruction which rounds makes them zeros before; of all formats
-// mxfp4 alone has such. Its smallest factor is one too, and must count here: those who call flush subnormals.
+// mxfp4 alone has such. Callers may flush subnormals.
 // Internal linkage, as packed_formats.h.
 #pragma once
 
@@ -18,33 +18,90 @@ namespace {
 using UnpackStep = void (*)(const uint8_t* panel, int64_t step, int column, int tiles, uint8_t* out);
 
 #if defined(__AVX512BF16__)
+// Pairs of 16 columns from the even and the odd k of each, rounded.
 inline __attribute__((always_inline)) void store_pairs(Reg even, Reg odd, uint8_t* out) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
                                          5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
   _mm512_storeu_si512(out, _mm512_permutexvar_epi16(order, both));
 }
+inline Reg low_number(__m512i pair) { return _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16)); }
+inline Reg high_number(__m512i pair) {
+  return _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+}
 #endif
 
-// The pairs of a group from kPart on.
-template <class P, int kPart = 0>
-inline __attribute__((always_inline)) void unpack_group(const uint8_t* group, int column,
-                                                        const Factors<P, 16 / kLanes>& f, uint8_t* out) {
-#if defined(__AVX512BF16__)
-  const EachNumber<P> numbers(group, column);
-  store_pairs(packed_weight<P>(numbers.template at<kPart>(), f.d[0], f.m[0]),
-              packed_weight<P>(numbers.template at<kPart + 1>(), f.d[0], f.m[0]), out);
-#else
-  float even[16], odd[16];
-  for (int i = 0; i < 16 / kLanes; ++i) {
-    const EachNumber<P> numbers(group, column + i * kLanes);
-    reg_store(even + i * kLanes, packed_weight<P>(numbers.template at<kPart>(), f.d[i], f.m[i]));
-    reg_store(odd + i * kLanes, packed_weight<P>(numbers.template at<kPart + 1>(), f.d[i], f.m[i]));
+// What a number becomes a weight by: its factor and minimum of 16 columns.
+template <class P>
+struct UnitFactors {
+  static constexpr int kRegs = 16 / kLanes;
+  Factors<P, kRegs> f;
+  UnitFactors(const BlockWalk<P>& at, int column) : f(at, column) {}
+  Reg weight(Reg number, int i) const { return packed_weight<P>(number, f.d[i], f.m[i]); }
+};
+// The smallest factor is subnormal, which would be a zero here: in its place stand twice the factor and half the
+// number. Both products are exact.
+template <>
+struct UnitFactors<PackedMxfp4> {
+  static constexpr int kRegs = 16 / kLanes;
+  Reg d[kRegs], part[kRegs];
+  UnitFactors(const BlockWalk<PackedMxfp4>& at, int column) {
+    alignas(64) uint32_t power[16];
+    alignas(64) float of_number[16];
+    for (int i = 0; i < 16; ++i) {
+      const uint32_t e = at.block[column + i];
+      power[i] = e == 0 ? 1u << 23 : e << 23;
+      of_number[i] = e == 0 ? 0.5f : 1.0f;
+    }
+    for (int i = 0; i < kRegs; ++i) {
+      std::memcpy(&d[i], power + i * kLanes, sizeof d[i]);
+      part[i] = reg_load(of_number + i * kLanes);
+    }
   }
-  const U32x16 pairs = bf16_bits(load(even)) | bf16_bits(load(odd)) << 16;
-  std::memcpy(out, &pairs, sizeof pairs);
+  Reg weight(Reg number, int i) const { return reg_mul(reg_mul(number, part[i]), d[i]); }
+};
+
+// The four pairs of a group, a row of the tile each.
+template <class P>
+inline __attribute__((always_inline)) void unpack_group(const uint8_t* group, int column, const UnitFactors<P>& f,
+                                                        uint8_t* out) {
+  const auto each = [](const auto& row) __attribute__((always_inline)) {
+    [&]<int... kI>(std::integer_sequence<int, kI...>) __attribute__((always_inline)) {
+      (row(std::integral_constant<int, kI>{}), ...);
+    }
+    (std::make_integer_sequence<int, 4>{});
+  };
+#if defined(__AVX512BF16__)
+  if constexpr (P::kTwoParts) {
+    // A register has number i of a group and number i + 4.
+    __m512i pairs[4];
+    each([&](auto i) __attribute__((always_inline)) { pairs[i.value] = P::template pair<i.value>(group, column); });
+    each([&](auto i) __attribute__((always_inline)) {
+      const __m512i even = pairs[i.value % 2 * 2], odd = pairs[i.value % 2 * 2 + 1];
+      if constexpr (i.value < 2)
+        store_pairs(f.weight(low_number(even), 0), f.weight(low_number(odd), 0), out + i.value * kUnitRowBytes);
+      else
+        store_pairs(f.weight(high_number(even), 0), f.weight(high_number(odd), 0), out + i.value * kUnitRowBytes);
+    });
+    return;
+  }
+  each([&](auto i) __attribute__((always_inline)) {
+    const EachNumber<P> numbers(group, column);
+    store_pairs(f.weight(numbers.template at<2 * i.value>(), 0), f.weight(numbers.template at<2 * i.value + 1>(), 0),
+                out + i.value * kUnitRowBytes);
+  });
+#else
+  each([&](auto i) __attribute__((always_inline)) {
+    float even[16], odd[16];
+    for (int r = 0; r < f.kRegs; ++r) {
+      const EachNumber<P> numbers(group, column + r * kLanes);
+      reg_store(even + r * kLanes, f.weight(numbers.template at<2 * i.value>(), r));
+      reg_store(odd + r * kLanes, f.weight(numbers.template at<2 * i.value + 1>(), r));
+    }
+    const U32x16 pairs = bf16_bits(load(even)) | bf16_bits(load(odd)) << 16;
+    std::memcpy(out + i.value * kUnitRowBytes, &pairs, sizeof pairs);
+  });
 #endif
-  if constexpr (kPart + 2 < kGroupK) unpack_group<P, kPart + 2>(group, column, f, out + kUnitRowBytes);
 }
 
 template <class P>
@@ -54,7 +111,7 @@ __attribute__((noinline)) void unpack_tiles(const uint8_t* panel, int64_t step, 
   for (int t = 0; t < tiles; ++t, column += 16) {
     BlockWalk<P> at = first;
     for (int64_t b = 0; b < kBlocks; ++b, at.step()) {
-      const Factors<P, 16 / kLanes> f(at, column);
+      const UnitFactors<P> f(at, column);
       const uint8_t* group = at.block + P::kFactorBytes;
       for (int64_t g = 0; g < kGroups; ++g, group += kGroupBytes<P>, out += 4 * kUnitRowBytes)
         unpack_group<P>(group, column, f, out);
@@ -62,15 +119,50 @@ __attribute__((noinline)) void unpack_tiles(const uint8_t* panel, int64_t step, 
   }
 }
 
-// Where a factor may be subnormal. The product in a function of its own, so that nothing moves across the change of
-// mode.
-template <class P>
-void unpack_with_subnormals(const uint8_t* panel, int64_t step, int column, int tiles, uint8_t* out) {
-  const FloatMode mode = float_mode();
-  set_float_mode(mode & ~kFlushAll);
-  unpack_tiles<P>(panel, step, column, tiles, out);
-  set_float_mode(mode);
+#if defined(__AVX512BF16__) && defined(__AVX512VBMI__)
+// q8_0 with fewer instructions on the one port that moves lanes. A byte q with its sign changed, in the mantissa of
+// 2^15, makes the float 2^15 + 128 + q, and multiply-add takes the rest away with the product: every part is exact. The
+// numbers of a pair become neighbours on their way there, so none is moved when rounded.
+template <>
+__attribute__((noinline)) void unpack_tiles<PackedQ8_0>(const uint8_t* panel, int64_t step, int column, int tiles,
+                                                        uint8_t* out) {
+  using P = PackedQ8_0;
+  struct Places {
+    alignas(64) uint8_t of[2][64] = {};
+    constexpr Places() {
+      for (int half = 0; half < 2; ++half)
+        for (int lane = 0; lane < 16; ++lane)
+          of[half][4 * lane + 1] = static_cast<uint8_t>(half * 8 + lane / 2 + lane % 2 * 32);
+    }
+  };
+  static constexpr Places kPlaces;
+  constexpr float kBase = 32768.0f + 128.0f;
+  const BlockWalk<P> at(panel, step);
+  const __mmask64 second = 0x2222222222222222u;  // the byte of each lane above the lowest
+  const __m512i base = _mm512_set1_epi32(0x47000000), signs = _mm512_set1_epi8(-128);
+  const __m512i low = _mm512_load_si512(kPlaces.of[0]), high = _mm512_load_si512(kPlaces.of[1]);
+  const __m512i twice_low = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+  const __m512i twice_high = _mm512_add_epi32(twice_low, _mm512_set1_epi32(8));
+  for (int t = 0; t < tiles; ++t, column += 16) {
+    const Reg d = P::factor(at.head, at.block, column);
+    const Reg d0 = _mm512_permutexvar_ps(twice_low, d), d1 = _mm512_permutexvar_ps(twice_high, d);
+    const Reg less0 = reg_mul(d0, reg_splat(-kBase)), less1 = reg_mul(d1, reg_splat(-kBase));
+    const uint8_t* from = at.block + P::kFactorBytes + column;
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kUnitRows; ++i, from += 2 * kPanelColumns, out += kUnitRowBytes) {
+      const __m128i even = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+      const __m128i odd = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + kPanelColumns));
+      const __m512i bytes = _mm512_xor_si512(_mm512_inserti32x4(_mm512_castsi128_si512(even), odd, 2), signs);
+      const auto number = [&](const __m512i& places) __attribute__((always_inline)) {
+        return _mm512_castsi512_ps(_mm512_mask_permutexvar_epi8(base, second, places, bytes));
+      };
+      const auto both = reinterpret_cast<__m512i>(
+          _mm512_cvtne2ps_pbh(reg_fma(number(high), d1, less1), reg_fma(number(low), d0, less0)));
+      _mm512_storeu_si512(out, both);
+    }
+  }
 }
+#endif
 
 struct Unpacking {
   UnpackStep step = nullptr;
@@ -80,7 +172,7 @@ inline Unpacking unpacking_of(BlockFormat format, int64_t k) {
   Unpacking of;
   with_format(format, [&](auto p) {
     using P = decltype(p);
-    of.step = std::is_same_v<P, PackedMxfp4> ? unpack_with_subnormals<P> : unpack_tiles<P>;
+    of.step = unpack_tiles<P>;
     of.panel_bytes = BlockWalk<P>::bytes(k);
   });
   return of;
