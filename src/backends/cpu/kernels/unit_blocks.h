@@ -2,10 +2,13 @@
 // weights unpacked (unit_products.h), because a weight becomes the same bf16 number (unit_unpack.h) and sums have the
 // order of that unit.
 //
-// For many rows a strip of 32 columns and kUnitStripDepth steps of k is unpacked once, into scratch memory that stays
-// in the first-level cache, and all row tiles of the block use it. The first of them multiplies while it is unpacked, a
-// step behind; where there is one pass over the weights, because there are at most two tiles of rows, two steps of
-// scratch memory are all it takes. How many rows and columns there are never changes a bit.
+// For many rows a strip of kUnitStripDepth steps of k is unpacked once, into scratch memory, and all tiles of rows use
+// it, two by two, while those of x stay close. The first two multiply while it is unpacked, a step behind. Where there
+// is one pass over the weights, because there are at most two tiles of rows, two steps of scratch memory are all it
+// takes. How many rows and columns there are never changes a bit.
+//
+// Unpacking takes as long as the products with about six tiles of rows: it is what one row waits for, as long as the
+// weights come from a cache.
 #pragma once
 
 #include "backends/cpu/kernels/unit_blocks_shape.h"
@@ -106,15 +109,11 @@ void unit_blocks_single(TileUnit& unit, const UnitBlocksPanel& a, int column) {
   if constexpr (kWidth > 1) unit_blocks_single<kR, kWidth / 2>(unit, a, column);
 }
 
-// All tiles of rows of one strip.
+// Two tiles of rows, or one: the first ones of a strip unpack it.
 template <int kC>
-void unit_blocks_strip(TileUnit& unit, UnitBlocksPass b, int64_t tiles) {
-  unit_blocks_pass<2, kC, true>(unit, b);
-  for (int64_t t = 2; t < tiles; t += 2) {
-    b.x += 2 * b.x_stride;
-    b.c += 2 * kUnitRows * kPanelColumns;
-    t + 1 < tiles ? unit_blocks_pass<2, kC, false>(unit, b) : unit_blocks_pass<1, kC, false>(unit, b);
-  }
+void unit_blocks_rows(TileUnit& unit, const UnitBlocksPass& b, bool first, bool two) {
+  if (first) return unit_blocks_pass<2, kC, true>(unit, b);
+  two ? unit_blocks_pass<2, kC, false>(unit, b) : unit_blocks_pass<1, kC, false>(unit, b);
 }
 
 __attribute__((noinline)) void unit_blocks_panel(TileUnit& unit, const UnitBlocksPanel& a) {
@@ -124,22 +123,24 @@ __attribute__((noinline)) void unit_blocks_panel(TileUnit& unit, const UnitBlock
   for (int64_t s = 0; s < a.steps; s += kUnitStripDepth) {
     const int64_t n = std::min(kUnitStripDepth, a.steps - s);
     const char* next = reinterpret_cast<const char*>(a.panel) + (s + n) * step_bytes;
-    for (int j = 0; j < a.columns; j += 32) {
-      const UnitBlocksPass b{a.x + s * kUnitBytes,
-                             a.steps * kUnitBytes,
-                             a.weights.step,
-                             a.panel,
-                             s,
-                             n,
-                             a.first + j,
-                             a.strip,
-                             kUnitStripDepth,
-                             a.sums + j,
-                             s > 0,
-                             next + n * step_bytes * j / kPanelColumns,
-                             step_bytes / 2};
-      a.columns - j >= 32 ? unit_blocks_strip<2>(unit, b, tiles) : unit_blocks_strip<1>(unit, b, tiles);
-    }
+    for (int64_t t = 0; t < tiles; t += 2)
+      for (int j = 0; j < a.columns; j += 32) {
+        const UnitBlocksPass b{a.x + (t * a.steps + s) * kUnitBytes,
+                               a.steps * kUnitBytes,
+                               a.weights.step,
+                               a.panel,
+                               s,
+                               n,
+                               a.first + j,
+                               a.strip + j / 16 * kUnitStripDepth * kUnitBytes,
+                               kUnitStripDepth,
+                               a.sums + t * kUnitRows * kPanelColumns + j,
+                               s > 0,
+                               next + n * step_bytes * j / kPanelColumns,
+                               step_bytes / 2};
+        a.columns - j >= 32 ? unit_blocks_rows<2>(unit, b, t == 0, t + 1 < tiles)
+                            : unit_blocks_rows<1>(unit, b, t == 0, t + 1 < tiles);
+      }
   }
 }
 

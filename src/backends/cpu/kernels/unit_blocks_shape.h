@@ -7,8 +7,9 @@
 
 namespace reprise::cpu {
 
-// A strip: two tiles of 16 columns side by side, so many steps of 32 k deep. It stays in the first-level cache.
-constexpr int64_t kUnitStripDepth = 16, kUnitStripTiles = 2;
+// A strip: the four tiles of 16 columns of a panel, so many steps of 32 k deep. Half of it is used at once, and stays
+// in the first-level cache meanwhile.
+constexpr int64_t kUnitStripDepth = 16, kUnitStripTiles = 4;
 constexpr int64_t kUnitStripBytes = kUnitStripDepth * kUnitStripTiles * 1024;
 
 [[maybe_unused]] static constexpr size_t unit_blocks_thread_bytes(int64_t rows, int64_t k) {
