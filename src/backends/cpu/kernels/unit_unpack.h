@@ -123,44 +123,55 @@ __attribute__((noinline)) void unpack_tiles(const uint8_t* panel, int64_t step, 
 // q8_0 with fewer instructions on the one port that moves lanes. A byte q with its sign changed, in the mantissa of
 // 2^15, makes the float 2^15 + 128 + q, and multiply-add takes the rest away with the product: every part is exact. The
 // numbers of a pair become neighbours on their way there, so none is moved when rounded.
+struct BytePlaces {
+  alignas(64) uint8_t of[2][64] = {};
+  constexpr BytePlaces() {
+    for (int half = 0; half < 2; ++half)
+      for (int lane = 0; lane < 16; ++lane)
+        of[half][4 * lane + 1] = static_cast<uint8_t>(half * 8 + lane / 2 + lane % 2 * 32);
+  }
+};
+// All tiles of a pair before the next one, so that lines of the panel are read one after the other.
+template <int kTiles>
+inline __attribute__((always_inline)) void unpack_bytes(const BlockWalk<PackedQ8_0>& at, int column, uint8_t* out) {
+  static constexpr BytePlaces kPlaces;
+  constexpr float kBase = 32768.0f + 128.0f;
+  const __mmask64 second = 0x2222222222222222u;  // the byte of each lane above the lowest
+  const __m512i base = _mm512_set1_epi32(0x47000000), signs = _mm512_set1_epi8(-128);
+  const __m512i places[] = {_mm512_load_si512(kPlaces.of[0]), _mm512_load_si512(kPlaces.of[1])};
+  const __m512i twice = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+  Reg d[kTiles][2], less[kTiles][2];
+#pragma GCC unroll 4
+  for (int t = 0; t < kTiles; ++t) {
+    const Reg all = PackedQ8_0::factor(at.head, at.block, column + 16 * t);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      d[t][half] = _mm512_permutexvar_ps(_mm512_add_epi32(twice, _mm512_set1_epi32(8 * half)), all);
+      less[t][half] = reg_mul(d[t][half], reg_splat(-kBase));
+    }
+  }
+  const uint8_t* from = at.block + PackedQ8_0::kFactorBytes + column;
+  for (int64_t i = 0; i < kUnitRows; ++i, from += 2 * kPanelColumns, out += kUnitRowBytes) {
+#pragma GCC unroll 4
+    for (int t = 0; t < kTiles; ++t) {
+      const __m128i even = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 16 * t));
+      const __m128i odd = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + kPanelColumns + 16 * t));
+      const __m512i bytes = _mm512_xor_si512(_mm512_inserti32x4(_mm512_castsi128_si512(even), odd, 2), signs);
+      const auto weights = [&](int half) __attribute__((always_inline)) {
+        const __m512i number = _mm512_mask_permutexvar_epi8(base, second, places[half], bytes);
+        return reg_fma(_mm512_castsi512_ps(number), d[t][half], less[t][half]);
+      };
+      const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(weights(1), weights(0)));
+      _mm512_storeu_si512(out + t * kUnitBytes, both);
+    }
+  }
+}
 template <>
 __attribute__((noinline)) void unpack_tiles<PackedQ8_0>(const uint8_t* panel, int64_t step, int column, int tiles,
                                                         uint8_t* out) {
-  using P = PackedQ8_0;
-  struct Places {
-    alignas(64) uint8_t of[2][64] = {};
-    constexpr Places() {
-      for (int half = 0; half < 2; ++half)
-        for (int lane = 0; lane < 16; ++lane)
-          of[half][4 * lane + 1] = static_cast<uint8_t>(half * 8 + lane / 2 + lane % 2 * 32);
-    }
-  };
-  static constexpr Places kPlaces;
-  constexpr float kBase = 32768.0f + 128.0f;
-  const BlockWalk<P> at(panel, step);
-  const __mmask64 second = 0x2222222222222222u;  // the byte of each lane above the lowest
-  const __m512i base = _mm512_set1_epi32(0x47000000), signs = _mm512_set1_epi8(-128);
-  const __m512i low = _mm512_load_si512(kPlaces.of[0]), high = _mm512_load_si512(kPlaces.of[1]);
-  const __m512i twice_low = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
-  const __m512i twice_high = _mm512_add_epi32(twice_low, _mm512_set1_epi32(8));
-  for (int t = 0; t < tiles; ++t, column += 16) {
-    const Reg d = P::factor(at.head, at.block, column);
-    const Reg d0 = _mm512_permutexvar_ps(twice_low, d), d1 = _mm512_permutexvar_ps(twice_high, d);
-    const Reg less0 = reg_mul(d0, reg_splat(-kBase)), less1 = reg_mul(d1, reg_splat(-kBase));
-    const uint8_t* from = at.block + P::kFactorBytes + column;
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < kUnitRows; ++i, from += 2 * kPanelColumns, out += kUnitRowBytes) {
-      const __m128i even = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-      const __m128i odd = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + kPanelColumns));
-      const __m512i bytes = _mm512_xor_si512(_mm512_inserti32x4(_mm512_castsi128_si512(even), odd, 2), signs);
-      const auto number = [&](const __m512i& places) __attribute__((always_inline)) {
-        return _mm512_castsi512_ps(_mm512_mask_permutexvar_epi8(base, second, places, bytes));
-      };
-      const auto both = reinterpret_cast<__m512i>(
-          _mm512_cvtne2ps_pbh(reg_fma(number(high), d1, less1), reg_fma(number(low), d0, less0)));
-      _mm512_storeu_si512(out, both);
-    }
-  }
+  const BlockWalk<PackedQ8_0> at(panel, step);
+  if (tiles == 4) return unpack_bytes<4>(at, column, out);
+  tiles == 2 ? unpack_bytes<2>(at, column, out) : unpack_bytes<1>(at, column, out);
 }
 #endif
 
