@@ -104,20 +104,60 @@ inline __attribute__((always_inline)) void unpack_group(const uint8_t* group, in
 #endif
 }
 
+// The tile of one step, whose blocks begin at `at`.
+template <class P>
+inline __attribute__((always_inline)) void unpack_tile(BlockWalk<P> at, int column, uint8_t* out) {
+  constexpr int64_t kBlocks = kUnitK / P::kBlockK, kGroups = P::kBlockK / kGroupK;
+  for (int64_t b = 0; b < kBlocks; ++b, at.step()) {
+    const UnitFactors<P> f(at, column);
+    const uint8_t* group = at.block + P::kFactorBytes;
+    for (int64_t g = 0; g < kGroups; ++g, group += kGroupBytes<P>, out += 4 * kUnitRowBytes)
+      unpack_group<P>(group, column, f, out);
+  }
+}
 template <class P>
 __attribute__((noinline)) void unpack_tiles(const uint8_t* panel, int64_t step, int column, int tiles, uint8_t* out) {
-  constexpr int64_t kBlocks = kUnitK / P::kBlockK, kGroups = P::kBlockK / kGroupK;
-  const BlockWalk<P> first(panel, step * kBlocks);
-  for (int t = 0; t < tiles; ++t, column += 16) {
-    BlockWalk<P> at = first;
-    for (int64_t b = 0; b < kBlocks; ++b, at.step()) {
-      const UnitFactors<P> f(at, column);
-      const uint8_t* group = at.block + P::kFactorBytes;
-      for (int64_t g = 0; g < kGroups; ++g, group += kGroupBytes<P>, out += 4 * kUnitRowBytes)
-        unpack_group<P>(group, column, f, out);
+  const BlockWalk<P> at(panel, step * (kUnitK / P::kBlockK));
+  for (int t = 0; t < tiles; ++t) unpack_tile<P>(at, column + 16 * t, out + t * kUnitBytes);
+}
+
+#if defined(__AVX512BF16__)
+// mxfp4: a factor is a power of two, so it is added to the exponents of the numbers, and nothing is rounded; but where
+// an exponent could leave its range.
+template <>
+__attribute__((noinline)) void unpack_tiles<PackedMxfp4>(const uint8_t* panel, int64_t step, int column, int tiles,
+                                                         uint8_t* out) {
+  using P = PackedMxfp4;
+  const BlockWalk<P> at(panel, step);
+  const __mmask32 upper = 0xaaaaaaaau;  // the second number of each lane
+  for (int t = 0; t < tiles; ++t, column += 16, out += kUnitBytes) {
+    const __m128i e = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at.block + column));
+    if (_mm_cmple_epu8_mask(_mm_sub_epi8(e, _mm_set1_epi8(3)), _mm_set1_epi8(-9)) != 0xffff) {
+      unpack_tile<P>(at, column, out);
+      continue;
+    }
+    const __m512i more = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_cvtepu8_epi32(e), _mm512_set1_epi32(127)), 23);
+    const __m512i exponents = _mm512_mask_blend_epi16(upper, _mm512_srli_epi32(more, 16), more);
+    const auto numbers = [&](__m512i pair) __attribute__((always_inline)) {
+      return _mm512_mask_add_epi16(pair, _mm512_test_epi16_mask(pair, _mm512_set1_epi16(0x7fff)), pair, exponents);
+    };
+    const uint8_t* group = at.block + P::kFactorBytes;
+    for (int64_t g = 0; g < kUnitK / kGroupK; ++g, group += kGroupBytes<P>) {
+      uint8_t* to = out + g * 4 * kUnitRowBytes;
+      // Numbers i and i + 4 of the group in each.
+      const __m512i pairs[] = {numbers(P::pair<0>(group, column)), numbers(P::pair<1>(group, column)),
+                               numbers(P::pair<2>(group, column)), numbers(P::pair<3>(group, column))};
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) {
+        const __m512i even = pairs[2 * i], odd = pairs[2 * i + 1];
+        _mm512_storeu_si512(to + i * kUnitRowBytes, _mm512_mask_blend_epi16(upper, even, _mm512_slli_epi32(odd, 16)));
+        _mm512_storeu_si512(to + (2 + i) * kUnitRowBytes,
+                            _mm512_mask_blend_epi16(upper, _mm512_srli_epi32(even, 16), odd));
+      }
     }
   }
 }
+#endif
 
 #if defined(__AVX512BF16__) && defined(__AVX512VBMI__)
 // q8_0 with fewer instructions on the one port that moves lanes. A byte q with its sign changed, in the mantissa of
