@@ -85,6 +85,11 @@ constexpr std::string_view kTileAttention =
     "scores: over blocks of 32 numbers of the head, each output over blocks of 32 keys of a page of 128, both as "
     "linear has them; the weights of a page go to 16 partial sums by the key's number, then a tree; pages are merged "
     "from the first to the last, rescaled to the larger maximum; a sink comes last. An int8 cache: one chain each";
+constexpr std::string_view kTileBlockOps[] = {"linear_blocks", "lm_head_argmax_blocks", "grouped_linear_blocks"};
+constexpr std::string_view kTileBlockOrder =
+    "as linear with the weights rounded to bf16: one chain over blocks of 32 K, ascending, from 0: of a block two "
+    "chains of 16 multiply-adds from 0, over its even and its odd K, ascending; one is added to the other, and that to "
+    "the sum";
 
 const Order kCuda[] = {
     {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
@@ -127,6 +132,9 @@ std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType 
           return kTileAttention;
         for (const std::string_view name : kTileOps)
           if (name == op) return kTileOrder;
+        if (cpu::has_block_tiles(*isa))
+          for (const std::string_view name : kTileBlockOps)
+            if (name == op) return kTileBlockOrder;
       }
       return find(kCpu, op, dtype);
     case DeviceKind::Cuda: return find(kCuda, op, dtype);

@@ -64,7 +64,7 @@ struct DeviceInfo {
   // A token's row has the same bits alone and in a step with others of its sequence. False: one row and several are
   // attended by kernels whose sums may differ.
   bool row_invariant = true;
-  bool bf16_dots = false;  // its kernels have an instruction for products of bf16
+  bool bf16_dots = false;  // products of bf16 with packed weights are faster there than those of fp32
   ReadAhead read_ahead;
   std::vector<std::string> notes;  // for people: versions, what is missing, what is a model of the real thing
 };

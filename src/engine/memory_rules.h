@@ -44,7 +44,7 @@ struct UsualDtype {
 };
 // What the checkpoint says. GGUF does not say: there fp32 up to a gigabyte of weights, because rounding shows most in
 // small models and they are fast all the same; bf16 above. Weights that stay packed are not rounded, so where nine
-// tenths do, small models are bf16 too if the CPU's instruction set has a bf16 dot product. `checkpoint` is null for
+// tenths do, small models are bf16 too if the CPU's bf16 dot product is a fast one. `checkpoint` is null for
 // dummy weights.
 UsualDtype usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint,
                        const checkpoint::QuantPlan& plan, const DeviceInfo& device);

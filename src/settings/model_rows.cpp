@@ -15,7 +15,7 @@ std::vector<Setting> model_rows() {
       by_model(choice(
           "dtype", {"auto", "float32", "float16", "half", "bfloat16", "float"},
           "of weights and activations; auto: the checkpoint's; GGUF: bfloat16, but float32 for small models where "
-          "weights are unpacked or the processor has no bf16 dot product; a dtype without kernels on the device "
+          "weights are unpacked or the processor has no fast bf16 dot product; a dtype without kernels on the device "
           "is replaced, with a notice",
           "auto")),
       by_model(choice("kv_cache_dtype", {"auto", "float32", "float16", "half", "bfloat16", "int8", "bf16"},

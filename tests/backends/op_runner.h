@@ -61,6 +61,15 @@ inline std::vector<Isa> isas_with_tiles() {
   return out;
 }
 
+// For tests of GGUF blocks: those of this processor, and both that have tile registers for them, where they can run.
+inline std::vector<Isa> isas_with_block_tiles() {
+  std::vector<Isa> out = supported_isas();
+  if (kSanitized) return out;
+  for (const Isa isa : {Isa::AmxBlocks, Isa::AmxBlocksEmulated})
+    if (parse_isa(isa_name(isa))) out.push_back(isa);
+  return out;
+}
+
 using Bytes = AlignedBytes;
 
 // A dense tensor on the host. Dims are constants unless the test gives them a symbol; then `live` of the run resolves

@@ -1,6 +1,6 @@
 // linear_blocks, embedding_blocks and lm_head_argmax_blocks against the same weights unpacked, on every instruction
 // set: of fp32 and f16 every bit must agree with the plain fp32 kernels, of bf16 with sums by blocks made here in plain
-// code.
+// code; on tile registers with the product of the weights rounded to bf16.
 #include "backends/cpu/layout.h"
 #include "backends/op_runner.h"
 #include "base/block_format.h"
@@ -192,6 +192,8 @@ class PackedOps : public testing::TestWithParam<Isa> {
   }
 
   TestTensor sums(const TestTensor& x, const Packed& w) const {
+    if (x.type.dtype == DType::BF16 && has_block_tiles(GetParam()))
+      return runner.run("linear", {x, convert(w.plain, DType::BF16)}, {{"out", std::string("f32")}})[0];
     if (x.type.dtype == DType::BF16) return sums_by_blocks(x, w);
     return runner.run("linear", {convert(x, DType::F32), w.plain})[0];
   }
@@ -254,9 +256,10 @@ TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
 
 // Several blocks of rows, strips and depths of a strip, the last of each a part. Two threads share the rows, three the
 // columns.
-TEST_P(PackedOps, ManyRowsOfBf16HaveTheSumsByBlocks) {
+TEST_P(PackedOps, ManyRowsOfBf16HaveTheSumsOfTheSet) {
   for (const BlockFormatInfo& f : kBlockFormats) {
-    const int64_t k = f.elements == 32 ? 320 : 512;
+    // Of tile registers more than the depth of a strip, too.
+    const int64_t k = has_block_tiles(GetParam()) ? (f.elements == 32 ? 1120 : 1280) : f.elements == 32 ? 320 : 512;
     const Packed w = random_blocks(f.format, 40, k, 31);
     const TestTensor x = random_tensor(DType::BF16, {101, k}, 32);
     const TestTensor expected = finish(sums(x, w), nullptr, DType::BF16);
@@ -265,6 +268,22 @@ TEST_P(PackedOps, ManyRowsOfBf16HaveTheSumsByBlocks) {
         expect_same_bits(runner.run("linear_blocks", {x, w.blocks}, format_attr(f.format),
                                     {.threads = threads, .adjust = [&](LaunchArgs& a) { a.way = way; }})[0],
                          expected, fmt::format("{} way={}", f.name, way));
+  }
+}
+
+// Every number of rows has the bits of its rows alone, and results are one rounding of fp32.
+TEST_P(PackedOps, RowsOfBf16DoNotDependOnTheirNumber) {
+  for (const BlockFormatInfo& f : kBlockFormats) {
+    const int64_t k = depth_of(f, 608), n = 83;
+    const Packed w = random_blocks(f.format, n, k, 41);
+    const TestTensor x = random_tensor(DType::BF16, {70, k}, 42);
+    const TestTensor all = runner.run("linear_blocks", {x, w.blocks}, format_attr(f.format))[0];
+    for (int64_t rows : {1, 2, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65})
+      for (int threads : {1, 3}) {
+        const TestTensor some = runner.run("linear_blocks", {rows_of(x, 70 - rows, rows), w.blocks},
+                                           format_attr(f.format), {.threads = threads})[0];
+        expect_same_bits(some, rows_of(all, 70 - rows, rows), fmt::format("{} {} rows", f.name, rows));
+      }
   }
 }
 
@@ -390,8 +409,7 @@ TEST_P(PackedOps, WrongCallsAreRefusedInWords) {
             std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, PackedOps, testing::ValuesIn(supported_isas()),
-                         [](const auto& i) { return std::string(isa_name(i.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, PackedOps, testing::ValuesIn(isas_with_block_tiles()), isa_test_name);
 
 }  // namespace
 }  // namespace reprise::cpu::packed_test

@@ -10,6 +10,7 @@
 
 #include "backends/op_runner.h"
 #include "backends/sum_order.h"
+#include "base/block_format.h"
 
 namespace reprise::cpu::tiles_test {
 namespace {
@@ -181,6 +182,45 @@ TEST_P(Tiles, OutputsHaveTheOrderThatIsTold) {
 INSTANTIATE_TEST_SUITE_P(Isas, Tiles, testing::ValuesIn(tile_sets()), isa_test_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Tiles);
 
+std::vector<Isa> block_sets() {
+  std::vector<Isa> out;
+  for (const Isa isa : {Isa::AmxBlocks, Isa::AmxBlocksEmulated})
+    if (parse_isa(isa_name(isa))) out.push_back(isa);
+  return out;
+}
+
+class TilesOfBlocks : public Tiles {};
+
+TEST_P(TilesOfBlocks, TheirOrderIsTold) {
+  DeviceInfo device;
+  device.kind = DeviceKind::Cpu;
+  for (const char* op : {"linear_blocks", "lm_head_argmax_blocks", "grouped_linear_blocks"}) {
+    device.isa = std::string(isa_name(GetParam()));
+    EXPECT_NE(sum_order(device, op, DType::BF16).find("weights rounded to bf16"), std::string::npos) << op;
+    device.isa = std::string(isa_name(without_block_tiles(GetParam())));
+    EXPECT_EQ(sum_order(device, op, DType::BF16).find("weights rounded to bf16"), std::string::npos) << op;
+  }
+}
+
+// The smallest factor of mxfp4 is subnormal, and its products with numbers from 2 on are not.
+TEST_P(TilesOfBlocks, TheSmallestFactorOfABlockCounts) {
+  constexpr int64_t kDepth = 64, kColumns = 16;
+  TestTensor x = zero_tensor(DType::BF16, {1, kDepth}), blocks = zero_tensor(DType::U8, {kColumns, 2 * 17});
+  for (int64_t i = 0; i < kDepth; ++i) x.set(i, i == 0 ? 0x1p100 : 0);
+  for (int64_t c = 0; c < kColumns; ++c) {
+    blocks.as<uint8_t>()[c * 34] = 0;                                 // 2^-127
+    blocks.as<uint8_t>()[c * 34 + 1] = static_cast<uint8_t>(c);       // the first number
+    blocks.as<uint8_t>()[c * 34 + 17] = static_cast<uint8_t>(c + 1);  // the second block
+  }
+  const TestTensor y =
+      runner.run("linear_blocks", {x, blocks}, {{"format", std::string("mxfp4")}, {"out", std::string("f32")}})[0];
+  const double want[] = {0, 0, 0, 0, 2, 3, 4, 6, 0, 0, 0, 0, -2, -3, -4, -6};
+  for (int64_t c = 0; c < kColumns; ++c) EXPECT_EQ(y.get(c), want[c] * 0x1p-27) << c;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, TilesOfBlocks, testing::ValuesIn(block_sets()), isa_test_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TilesOfBlocks);
+
 TEST(TileSets, TheTrialAgrees) {
   if (tile_sets().empty()) GTEST_SKIP() << "no AVX2 here, or not in this build";
 #if defined(__x86_64__)
@@ -190,8 +230,8 @@ TEST(TileSets, TheTrialAgrees) {
 }
 
 TEST(TileSets, AreOfferedWhereTheyWorkAndTheEmulationByItsNameAlone) {
-  for (const Isa isa : supported_isas()) EXPECT_NE(isa, Isa::AmxEmulated);
-  EXPECT_NE(parse_isa("auto").value(), Isa::AmxEmulated);
+  for (const Isa isa : supported_isas()) EXPECT_FALSE(isa == Isa::AmxEmulated || has_block_tiles(isa));
+  EXPECT_FALSE(parse_isa("auto").value() == Isa::AmxEmulated || has_block_tiles(parse_isa("auto").value()));
   const auto amx = parse_isa("amx");
   if (amx.is_ok()) {
     EXPECT_EQ(parse_isa("auto").value(), Isa::Amx);
@@ -221,6 +261,32 @@ TEST(TileSets, TheInstructionsAndTheirEmulationAgree) {
                        k = random_tensor(DType::BF16, {keys, 1, size}, 4, -scale, scale),
                        v = random_tensor(DType::BF16, {keys, 1, size}, 5, -scale, scale);
       expect_same_bits(attend(real, q, k, v), attend(emulated, q, k, v), fmt::format("{} {}", keys, size));
+    }
+}
+
+TEST(TileSets, TheInstructionsAndTheirEmulationAgreeOnBlocks) {
+  if (!parse_isa("amx").is_ok()) GTEST_SKIP() << "this processor has no AMX";
+  const OpRunner real(Isa::AmxBlocks), emulated(Isa::AmxBlocksEmulated);
+  for (const BlockFormatInfo& f : kBlockFormats)
+    for (const int64_t m : {1, 40}) {
+      const int64_t blocks = f.elements == 32 ? 19 : 3;
+      const TestTensor x = random_tensor(DType::BF16, {m, blocks * f.elements}, 1);
+      // Any bytes: factors of every size, infinite ones and what is no number. Of that the bits are not told.
+      TestTensor w = zero_tensor(DType::U8, {100, blocks * f.bytes});
+      std::mt19937 gen(3);
+      for (uint8_t& byte : w.bytes) byte = static_cast<uint8_t>(gen());
+      Attrs attrs{{"format", std::string(f.name)}, {"out", std::string("f32")}};
+      const TestTensor a = real.run("linear_blocks", {x, w}, attrs)[0],
+                       b = emulated.run("linear_blocks", {x, w}, attrs)[0];
+      int64_t numbers = 0;
+      for (int64_t i = 0; i < a.size(); ++i) {
+        const float p = a.as<float>()[i], q = b.as<float>()[i];
+        ASSERT_EQ(std::isnan(p), std::isnan(q)) << f.name << " " << i;
+        if (std::isnan(p)) continue;
+        ++numbers;
+        ASSERT_EQ(std::bit_cast<uint32_t>(p), std::bit_cast<uint32_t>(q)) << f.name << " " << i;
+      }
+      EXPECT_GT(numbers, 0) << f.name;
     }
 }
 

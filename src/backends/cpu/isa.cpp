@@ -22,7 +22,8 @@
 namespace reprise::cpu {
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::Baseline, Isa::Avx2, Isa::Avx512, Isa::DotProd, Isa::Amx, Isa::AmxEmulated};
+constexpr Isa kAllIsas[] = {Isa::Baseline, Isa::Avx2,        Isa::Avx512,    Isa::DotProd,
+                            Isa::Amx,      Isa::AmxEmulated, Isa::AmxBlocks, Isa::AmxBlocksEmulated};
 
 #define REPRISE_ISA_OF(name, set) Isa::name,
 constexpr Isa kBuiltIsas[] = {REPRISE_CPU_ISAS(REPRISE_ISA_OF) REPRISE_CPU_TILE_ISAS(REPRISE_ISA_OF)};
@@ -39,7 +40,7 @@ bool has_movbe_f16c_and_lzcnt() {
 #endif
 
 constexpr bool is_built(Isa isa) {
-  return std::find(std::begin(kBuiltIsas), std::end(kBuiltIsas), isa) != std::end(kBuiltIsas);
+  return std::find(std::begin(kBuiltIsas), std::end(kBuiltIsas), without_block_tiles(isa)) != std::end(kBuiltIsas);
 }
 
 // What keeps the set away: empty where it works.
@@ -143,6 +144,8 @@ std::string_view isa_name(Isa isa) {
     case Isa::DotProd: return "dotprod";
     case Isa::Amx: return "amx";
     case Isa::AmxEmulated: return "amx-emulated";
+    case Isa::AmxBlocks: return "amx-blocks";
+    case Isa::AmxBlocksEmulated: return "amx-blocks-emulated";
   }
   return "?";
 }
@@ -153,7 +156,12 @@ std::optional<Isa> isa_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::vector<Isa> built_isas() { return {std::begin(kBuiltIsas), std::end(kBuiltIsas)}; }
+std::vector<Isa> built_isas() {
+  std::vector<Isa> out;
+  for (const Isa isa : kAllIsas)
+    if (is_built(isa)) out.push_back(isa);
+  return out;
+}
 
 std::vector<Isa> supported_isas() {
   std::vector<Isa> out;
@@ -163,6 +171,7 @@ std::vector<Isa> supported_isas() {
 }
 
 Isa base_of(Isa isa) {
+  isa = without_block_tiles(isa);
   if (isa == Isa::Amx) return Isa::Avx512;
   if (isa != Isa::AmxEmulated) return isa;
   const std::vector<Isa> supported = supported_isas();
@@ -174,12 +183,13 @@ std::string isa_choices() { return join("auto", built_isas()); }
 Result<Isa> parse_isa(std::string_view name) {
   auto supported = supported_isas();
   if (name == "auto") return supported.back();
-  if (emulates_amx()) supported.push_back(Isa::AmxEmulated);
+  if (supported.back() == Isa::Amx) supported.push_back(Isa::AmxBlocks);
+  if (emulates_amx()) supported.insert(supported.end(), {Isa::AmxEmulated, Isa::AmxBlocksEmulated});
   for (Isa isa : supported)
     if (name == isa_name(isa)) return isa;
   const std::string allowed = join("auto", supported);
   if (const auto isa = isa_named(name)) {
-    const std::string amx = *isa == Isa::Amx ? why_no_amx() : "";
+    const std::string amx = without_block_tiles(*isa) == Isa::Amx ? why_no_amx() : "";
     const std::string why = !is_built(*isa) ? "not in this program"
                             : amx.empty()   ? "not supported by this processor"
                                             : fmt::format("not used here: {}", amx);

@@ -23,6 +23,10 @@ enum class Isa : uint8_t {
   // The products of Amx in plain C++ on processors with AVX2 or more, and the best set of those for the rest: all bits
   // of Amx where that is Avx512. Slow, and never chosen by itself.
   AmxEmulated,
+  // Both with GGUF blocks on tile registers too: prompts and batches are faster, one sequence is slower. Never chosen
+  // by themselves.
+  AmxBlocks,
+  AmxBlocksEmulated,
 };
 
 // The sets of this program: X(Isa's name, namespace). A build that is checked and not used may leave some out
@@ -67,7 +71,8 @@ enum class Isa : uint8_t {
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_named(std::string_view name);  // as a device tells it, supported or not
 std::vector<Isa> built_isas();                        // those of this program, ascending
-// By this processor too, ascending. AmxEmulated is not among them: by its name alone. None only where a program of
+// By this processor too, ascending, without those that are never chosen by themselves: by their names alone. None only
+// where a program of
 // ./dev demo came to another processor, which its main() tells.
 std::vector<Isa> supported_isas();
 std::string isa_choices();                     // "auto" and built_isas(), for a text of help
@@ -78,7 +83,13 @@ Isa base_of(Isa isa);
 // Whether that is Avx512.
 inline bool is_avx512(Isa isa) { return base_of(isa) == Isa::Avx512; }
 // Whether products of int8 and bf16 go through tile registers.
-constexpr bool has_tiles(Isa isa) { return isa == Isa::Amx || isa == Isa::AmxEmulated; }
+constexpr bool has_tiles(Isa isa) { return isa >= Isa::Amx; }
+// Whether those of GGUF blocks do.
+constexpr bool has_block_tiles(Isa isa) { return isa >= Isa::AmxBlocks; }
+// The set whose kernels those are.
+constexpr Isa without_block_tiles(Isa isa) {
+  return isa == Isa::AmxBlocks ? Isa::Amx : isa == Isa::AmxBlocksEmulated ? Isa::AmxEmulated : isa;
+}
 
 // Why the set `amx` is not offered here, for `reprise doctor`; empty where it is, or where the processor has no AMX.
 std::string why_no_amx();

@@ -15,14 +15,19 @@ REPRISE_CPU_ISAS(REPRISE_TABLE)
 #define REPRISE_OWN_BF16(name) t.name.bf16 = name##_bf16;
 #define REPRISE_OWN_TYPED(name) t.name = {name##_f32, name##_bf16, name##_f16};
 #define REPRISE_OWN(name) t.name = name;
-#define REPRISE_TILE_TABLE(isa, set)            \
-  namespace set {                               \
-  static KernelTable on(KernelTable t) {        \
-    REPRISE_CPU_TILE_PRODUCTS(REPRISE_OWN_BF16) \
-    REPRISE_CPU_TILE_TYPED(REPRISE_OWN_TYPED)   \
-    REPRISE_CPU_TILE_OTHER(REPRISE_OWN)         \
-    return t;                                   \
-  }                                             \
+#define REPRISE_TILE_TABLE(isa, set)                  \
+  namespace set {                                     \
+  static KernelTable on(KernelTable t) {              \
+    REPRISE_CPU_TILE_PRODUCTS(REPRISE_OWN_BF16)       \
+    REPRISE_CPU_TILE_TYPED(REPRISE_OWN_TYPED)         \
+    REPRISE_CPU_TILE_OTHER(REPRISE_OWN)               \
+    return t;                                         \
+  }                                                   \
+  static KernelTable with_blocks(KernelTable t) {     \
+    REPRISE_CPU_TILE_BLOCK_PRODUCTS(REPRISE_OWN_BF16) \
+    REPRISE_CPU_TILE_BLOCK_OTHER(REPRISE_OWN)         \
+    return t;                                         \
+  }                                                   \
   }
 REPRISE_CPU_TILE_ISAS(REPRISE_TILE_TABLE)
 
@@ -31,9 +36,10 @@ const KernelTable& kernel_table(Isa isa) {
   if (isa == Isa::choice) return set::kTable;
   REPRISE_CPU_ISAS(REPRISE_CHOOSE)
 #define REPRISE_CHOOSE_TILES(choice, set)                                 \
-  if (isa == Isa::choice) {                                               \
+  if (without_block_tiles(isa) == Isa::choice) {                          \
     static const KernelTable table = set::on(kernel_table(base_of(isa))); \
-    return table;                                                         \
+    static const KernelTable all = set::with_blocks(table);               \
+    return has_block_tiles(isa) ? all : table;                            \
   }
   REPRISE_CPU_TILE_ISAS(REPRISE_CHOOSE_TILES)
   check_failed("isa", __FILE__, __LINE__, fmt::format("no kernels for isa {}", isa_name(isa)));

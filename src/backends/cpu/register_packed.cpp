@@ -1,6 +1,9 @@
 // Entries of the ops on weights in GGUF blocks: one per format and dtype, because each format has a layout of its own.
+#include <algorithm>
+
 #include "backends/cpu/kernels/argmax_shape.h"
 #include "backends/cpu/kernels/linear_shape.h"
+#include "backends/cpu/kernels/unit_blocks_shape.h"
 #include "backends/cpu/layout.h"
 #include "backends/cpu/register.h"
 #include "ops/args/products.h"
@@ -15,17 +18,22 @@ int64_t way_of(Isa isa, DType x) {
   return is_avx512(isa) ? 9 : 4;
 }
 
-size_t linear_bytes(const LinearBlocksArgs& a, const LiveSizes& bound, int threads) {
-  return static_cast<size_t>(threads) * packed_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
+// On tile registers bf16 has scratch memory of its own, and the others those of the set without (unit_blocks_shape.h).
+template <bool kTiles>
+size_t each_bytes(int64_t rows, int64_t k) {
+  const size_t plain = packed_thread_bytes(rows, k);
+  return kTiles ? std::max(plain, unit_blocks_thread_bytes(rows, k)) : plain;
 }
-size_t grouped_bytes(const GroupedLinearBlocksArgs& a, const LiveSizes& bound, int threads) {
-  return static_cast<size_t>(threads) * packed_thread_bytes(a.shape.rows.value(bound), a.shape.depth);
+template <bool kTiles, class A>
+size_t all_bytes(const A& a, const LiveSizes& bound, int threads) {
+  return static_cast<size_t>(threads) * each_bytes<kTiles>(a.shape.rows.value(bound), a.shape.depth);
 }
+template <bool kTiles>
 size_t packed_head_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int threads) {
-  const int64_t rows = a.shape.rows.value(bound);
-  return static_cast<size_t>(threads) * packed_thread_bytes(rows, a.shape.depth) + best_bytes(rows, threads);
+  return all_bytes<kTiles>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
 }
 
+template <bool kTiles>
 void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockFormatInfo& info) {
   using enum DType;
   Extras linear{.accepts = [&info](const OpCall& call) -> Status {
@@ -37,12 +45,14 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
                 .way = [isa](const OpCall& call) { return way_of(isa, call.in[0].dtype); },
                 .variant = info.name};
   Extras head = linear, embedding = linear, grouped = linear;
-  grouped.scratch = scratch(grouped_bytes);
+  grouped.scratch = scratch(all_bytes<kTiles, GroupedLinearBlocksArgs>);
   grouped.f32_scratch = false;
-  linear.scratch = scratch(linear_bytes);
+  linear.scratch = scratch(all_bytes<kTiles, LinearBlocksArgs>);
   linear.f32_scratch = false;
-  head.scratch = scratch(packed_head_bytes);
-  head.any_second = k.lm_head_argmax_blocks_merge;
+  head.scratch = scratch(packed_head_bytes<kTiles>);
+  // The second part finds the results where the first part of the same set put them.
+  const CpuKernel merge = kernel_table(base_of(isa)).lm_head_argmax_blocks_merge;
+  head.second = {merge, k.lm_head_argmax_blocks_merge, merge};
   entries.add("linear_blocks", k.linear_blocks, linear);
   entries.add("linear_blocks", EntryTypes(BF16, F32), k.linear_blocks_bf16_f32, linear);
   entries.add("linear_blocks", EntryTypes(F16, F32), k.linear_blocks_f16_f32, linear);
@@ -55,7 +65,9 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
 
 void register_packed(KernelRegistry& kernels, Isa isa) {
   Entries entries(kernels, isa);
-  for (const BlockFormatInfo& info : kBlockFormats) add_format(entries, kernel_table(isa), isa, info);
+  const KernelTable& k = kernel_table(isa);
+  for (const BlockFormatInfo& info : kBlockFormats)
+    has_block_tiles(isa) ? add_format<true>(entries, k, isa, info) : add_format<false>(entries, k, isa, info);
 }
 
 }  // namespace reprise::cpu

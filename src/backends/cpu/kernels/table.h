@@ -135,6 +135,14 @@ namespace reprise::cpu {
   X(linear_bf16_f32)              \
   X(lm_head_argmax_w8a8)          \
   X(lm_head_argmax_w8a8_merge)
+// Those of GGUF blocks, which sets may leave out: of bf16, and others.
+#define REPRISE_CPU_TILE_BLOCK_PRODUCTS(X) \
+  X(linear_blocks)                         \
+  X(lm_head_argmax_blocks)                 \
+  X(grouped_linear_blocks)
+#define REPRISE_CPU_TILE_BLOCK_OTHER(X) \
+  X(linear_blocks_bf16_f32)             \
+  X(lm_head_argmax_blocks_merge)
 
 #define REPRISE_DECLARE(name) void name(const LaunchArgs& args, const LiveSizes& live, int thread, int threads);
 #define REPRISE_DECLARE_TYPED(name) \
@@ -149,12 +157,14 @@ namespace reprise::cpu {
 REPRISE_CPU_ISAS(REPRISE_DECLARE_SET)
 #undef REPRISE_DECLARE_SET
 #define REPRISE_DECLARE_BF16(name) REPRISE_DECLARE(name##_bf16)
-#define REPRISE_DECLARE_SET(isa, set)             \
-  namespace set {                                 \
-  REPRISE_CPU_TILE_PRODUCTS(REPRISE_DECLARE_BF16) \
-  REPRISE_CPU_TILE_TYPED(REPRISE_DECLARE_TYPED)   \
-  REPRISE_CPU_TILE_OTHER(REPRISE_DECLARE)         \
-  bool unit_works();                              \
+#define REPRISE_DECLARE_SET(isa, set)                   \
+  namespace set {                                       \
+  REPRISE_CPU_TILE_PRODUCTS(REPRISE_DECLARE_BF16)       \
+  REPRISE_CPU_TILE_TYPED(REPRISE_DECLARE_TYPED)         \
+  REPRISE_CPU_TILE_OTHER(REPRISE_DECLARE)               \
+  REPRISE_CPU_TILE_BLOCK_PRODUCTS(REPRISE_DECLARE_BF16) \
+  REPRISE_CPU_TILE_BLOCK_OTHER(REPRISE_DECLARE)         \
+  bool unit_works();                                    \
   }
 REPRISE_CPU_TILE_ISAS(REPRISE_DECLARE_SET)
 #undef REPRISE_DECLARE_SET
