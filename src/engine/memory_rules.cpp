@@ -92,9 +92,9 @@ UsualDtype usual_dtype(const checkpoint::ModelConfigFields& fields, const checkp
   if (elements > kSmall) return {DType::BF16, "above 250 million weights"};
   // Nearly all: norms and routers are floats in every file, and what is unpacked would be rounded.
   if (packed * 10 < elements * 9 || device.kind != DeviceKind::Cpu) return {DType::F32, "up to 250 million weights"};
-  return {
-      device.bf16_dots ? DType::BF16 : DType::F32,
-      fmt::format("weights stay packed, and {} has {} fast bf16 dot product here", device.isa, device.bf16_dots ? "a" : "no")};
+  return {device.bf16_dots ? DType::BF16 : DType::F32,
+          fmt::format("weights stay packed, and {} has {} fast bf16 dot product here", device.isa,
+                      device.bf16_dots ? "a" : "no")};
 }
 
 Status fill_defaults(EngineOptions& o, const DeviceInfo& device) {

@@ -133,7 +133,8 @@ TEST(Ranks, TheNullDeviceRunsOverRanks) {
   const std::string base = fmt::format(
       "generate {} --device null --prompt-ids 1,2,3 --max-new-tokens 4 --ignore-eos --json --max-total-tokens 1024 ",
       model.flags());
-  for (const char* flags : {"--tp-size 2", "--tp-size 4 --temperature 0.8 --seed 3", "--tp-size 2 --graph off"}) {
+  for (const char* flags : {"--tp-size 2 --graph required", "--tp-size 4 --graph required --temperature 0.8 --seed 3",
+                            "--tp-size 2 --graph off"}) {
     const OrderedJson j = json_of(run_binary(base + flags));
     EXPECT_EQ(j["output"]["token_ids"], (std::vector<int>{0, 0, 0, 0})) << flags;
     EXPECT_EQ(j["graph"]["decode"]["replays"].get<int>() > 0, std::string_view(flags).find("off") == std::string::npos)
