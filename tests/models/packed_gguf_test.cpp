@@ -326,15 +326,18 @@ TEST_F(PackedGguf, Fp32HasTheBitsOfTheUnpackedFile) {
     }
 }
 
-TEST_F(PackedGguf, AutoIsBf16WhereWeightsStayPackedAndTheSetHasADotProduct) {
+TEST_F(PackedGguf, AutoIsBf16WhereWeightsStayPackedAndTheDotProductIsFast) {
   const std::string path = write({});
-  for (cpu::Isa isa : cpu::supported_isas())
+  std::vector<cpu::Isa> isas = cpu::supported_isas();
+  if (cpu::parse_isa("amx-blocks")) isas.push_back(cpu::Isa::AmxBlocks);
+  for (cpu::Isa isa : isas)
     for (Quantization quantization : {Quantization::Auto, Quantization::None}) {
       const Options options{.quantization = quantization, .dtype = {}, .isa = std::string(cpu::isa_name(isa))};
       const auto e = open(path, options);
       ASSERT_TRUE(e.is_ok()) << e.status().message();
-      const bool dots = cpu::is_avx512(isa) && quantization == Quantization::Auto;
-      EXPECT_EQ((*e)->options().dtype, dots ? DType::BF16 : DType::F32) << options.isa;
+      const bool dots = cpu::has_block_tiles(isa) || (cpu::is_avx512(isa) && cpu::bf16_dot_is_fast());
+      EXPECT_EQ((*e)->options().dtype, dots && quantization == Quantization::Auto ? DType::BF16 : DType::F32)
+          << options.isa;
     }
 }
 
