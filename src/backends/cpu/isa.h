@@ -72,8 +72,7 @@ std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_named(std::string_view name);  // as a device tells it, supported or not
 std::vector<Isa> built_isas();                        // those of this program, ascending
 // By this processor too, ascending, without those that are never chosen by themselves: by their names alone. None only
-// where a program of
-// ./dev demo came to another processor, which its main() tells.
+// where a program of ./dev demo came to another processor, which its main() tells.
 std::vector<Isa> supported_isas();
 std::string isa_choices();                     // "auto" and built_isas(), for a text of help
 Result<Isa> parse_isa(std::string_view name);  // "auto" = the best supported; unsupported or unknown names are errors

@@ -238,10 +238,10 @@ void unit_panel(TileUnit& unit, const uint8_t* x, int64_t rows, const uint8_t* p
     std::memset(tail + cut, 0, static_cast<size_t>(kUnitPanelStep - cut));
   }
   const bool single = tiles == 1;
-  // A whole panel's lines over the blocks that there are, or those that a single one reads next. Of a part of one the
-  // processor fetches ahead by itself.
-  const int64_t passes = single ? 1 : tiles / 2 * 2 + tiles % 2;
-  const auto lines = columns == kPanelColumns ? static_cast<int>((columns + passes - 1) / passes) : 0;
+  // A whole panel's lines over the blocks that there are, which are as many as tiles of rows: a pair of these takes
+  // two, one alone takes one. A single tile fetches what it reads next. Of a part of a panel the processor fetches
+  // ahead by itself.
+  const auto lines = columns == kPanelColumns ? static_cast<int>((columns + tiles - 1) / tiles) : 0;
   const int64_t depth = single ? steps : kUnitDepth;
   UnitBlock b{.x = x,
               .x_stride = steps * kUnitBytes,
