@@ -143,9 +143,10 @@ endfunction()
 # house_test(FOLDER DEPS a b LIBS pkg::lib): every *_test.cpp of the current folder as one GoogleTest program. Each TEST
 # becomes one CTest entry. REPRISE_SOURCE_DIR tells tests where tests/data lies. APART as for house_unity. THREADED are
 # the only files that the thread sanitizer has something to say about, where that is a small part of the folder.
-# COMPUTES: the tests have loops of their own over many numbers, LOOPS so many that under a sanitizer, too, optimising
-# them is quicker than running them as they stand. PARALLEL: the tests are about threads that run at the same time.
-# Others get one processor each (tests/support/one_processor.cpp).
+# COMPUTES: the tests have loops of their own over many numbers, LOOPS so many that under a sanitizer, too, they are
+# optimised, and have no checks: what they give to the code under test is on the heap, whose borders that code checks.
+# PARALLEL: the tests are about threads that run at the same time. Others get one processor each
+# (tests/support/one_processor.cpp).
 function(house_test folder)
   cmake_parse_arguments(ARG "COMPUTES;LOOPS;PARALLEL" "" "DEPS;LIBS;APART;THREADED" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
@@ -166,7 +167,7 @@ function(house_test folder)
     set(quicker $<$<CONFIG:Release>:-O1>)
   endif()
   if(REPRISE_SANITIZE AND ARG_LOOPS)
-    set(quicker -O1 -fno-sanitize=undefined)
+    set(quicker -O1 -fno-sanitize=undefined,address)
   elseif(REPRISE_SANITIZE)
     set(quicker -O0 -fno-sanitize=undefined)
   endif()

@@ -10,6 +10,7 @@ shapes and blocking; where the processor has no AVX2 there is nothing to count. 
 what the kernel calls.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -73,10 +74,13 @@ def main():
         return
     counts = {}
     with tempfile.TemporaryDirectory() as name:
+        runs = [(tokens, calls) for tokens in TOKENS for calls in (2, 1)]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = dict(zip(runs, pool.map(lambda run: count(binary, *run, pathlib.Path(name)), runs)))
         for tokens in TOKENS:
-            once, thrice = (count(binary, tokens, n, pathlib.Path(name)) for n in (1, 3))
-            for kernel, total in thrice.items():
-                each = (total - once.get(kernel, 0)) // 2
+            once, twice = found[tokens, 1], found[tokens, 2]
+            for kernel, total in twice.items():
+                each = total - once.get(kernel, 0)
                 if each > 0:
                     counts[f"{kernel}, {tokens} tokens"] = each
     if not counts:

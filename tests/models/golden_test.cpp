@@ -3,6 +3,7 @@
 // Ascend backend over the simulator.
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <set>
 
 #include "backends/cpu/isa.h"
@@ -19,6 +20,8 @@ struct Param {
   DType dtype;
   std::string isa;        // "ascend": that device; "ascend_pair": with the attention operators before the fused one
   bool expanded = false;  // prompts of latent attention with keys and values made
+  // GoogleTest writes a text of every parameter at each start; this one is short.
+  friend void PrintTo(const Param& p, std::ostream* out) { *out << p.model; }
 };
 
 // What the Ascend device refuses to load, and a word of the reason it gives.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <ostream>
 
 #include "backends/cpu/isa.h"
 #include "support/tiny_models.h"
@@ -17,6 +18,8 @@ struct Param {
   DType dtype;
   std::string isa;
   bool int8_cache = false;
+  // GoogleTest writes a text of every parameter at each start; this one is short.
+  friend void PrintTo(const Param& p, std::ostream* out) { *out << p.model; }
 };
 
 std::vector<int32_t> random_tokens(int64_t n, int64_t vocab, uint32_t seed) {

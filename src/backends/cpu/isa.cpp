@@ -31,11 +31,16 @@ constexpr Isa kBuiltIsas[] = {REPRISE_CPU_ISAS(REPRISE_ISA_OF) REPRISE_CPU_TILE_
 
 #if defined(__x86_64__)
 // What some compilers know no name for: MOVBE, F16C (clang 14) and LZCNT.
-bool has_movbe_f16c_and_lzcnt() {
+bool find_movbe_f16c_and_lzcnt() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kMovbe = 1u << 22, kF16c = 1u << 29, kLzcnt = 1u << 5;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kMovbe) || !(c & kF16c)) return false;
   return __get_cpuid(0x80000001u, &a, &b, &c, &d) && (c & kLzcnt);
+}
+// Asked once: in a virtual machine each CPUID takes its host tens of microseconds.
+bool has_movbe_f16c_and_lzcnt() {
+  static const bool has = find_movbe_f16c_and_lzcnt();
+  return has;
 }
 #endif
 
