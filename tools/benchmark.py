@@ -216,6 +216,81 @@ def show_ops(data):
                    share(100 * r["limit_us"] / r["fused_us"]) if r.get("limit_us") else ""] for r in data])
 
 
+SET_SHAPES = (("Qwen3-0.6B", "qwen3-0.6b", []),
+              ("Qwen3-30B-A3B, 2 layers", "qwen3-30b-a3b", ["--override", "num_hidden_layers=2"]),
+              ("DeepSeek-V2-Lite, 2 layers", "deepseek-v2-lite", ["--override", "num_hidden_layers=2"]))
+SET_FORMS = {"bf16": [], "W8A8": ["--quantization", "w8a8_int8"]}
+
+
+def in_turn(rounds, ways):
+    """Each of the ways once a round; which goes first changes, so that none always follows the same one."""
+    for number in range(rounds):
+        first = number % len(ways)
+        yield from (*ways[first:], *ways[:first])
+
+
+def measure_sets(run):
+    """The best instruction set of this processor and the one before it, on the same work in turn."""
+    sets = run.limits()["isa"][-2:]
+    out = []
+    for label, shape, flags in SET_SHAPES:
+        for form, more in SET_FORMS.items():
+            rows = {name: [] for name in sets}
+            for name in in_turn(run.args.rounds, sets):
+                rows[name] += run.one_batch(shape, *flags, "--isa", name, "--context-length", 4224, "--batch-size",
+                                            "1,8,32,64", "--input-len", 512, "--output-len", 9, "--repeat", 1, *more)
+            out.append({"label": f"{label}, {form}", "sets": rows})
+    return out
+
+
+def from_to(values):
+    low, high = figure(min(values)), figure(max(values))
+    return high if low == high else f"{low} to {high}"
+
+
+def show_sets(data):
+    sets, rows = list(data[0]["sets"]), []
+    for e in data:
+        batches = list(dict.fromkeys(r["batch_size"] for r in e["sets"][sets[0]]))
+        for index, batch in enumerate(batches):
+            row = [e["label"] if index == 0 else "", batch]
+            for key in ("prefill_tok_s", "decode_tok_s"):
+                speeds = [[r[key] for r in e["sets"][name] if r["batch_size"] == batch] for name in sets]
+                row += [*map(from_to, speeds), f"{max(speeds[-1]) / max(speeds[0]):.2f}"]
+            rows.append(row)
+    return table(["", "batch", *(f"{what}, `{name}`" if name in sets else "best / best"
+                                 for what in ("prefill tok/s", "decode tok/s") for name in (*sets, ""))], rows)
+
+
+BLOCK_TOKENS = (1, 4, 8, 16, 64, 256, 512)
+
+
+def measure_block_sets(run):
+    """Products with GGUF blocks on tile registers, and as the set does them by default, in turn."""
+    sets = run.limits()["isa"]
+    if "amx" not in sets:
+        return {"why_not": "this processor has no tile registers"}
+    ways = ("amx", "amx-blocks")
+    out = {name: [] for name in ways}
+    for name in in_turn(run.args.rounds, ways):
+        out[name] += run.ours("bench", "ops", "--filter", "linear_blocks", "--model", "Qwen3-0.6B", "--dtype", "bfloat16",
+                              "--threads", 1, "--isa", name, "--tokens", ",".join(map(str, BLOCK_TOKENS)))["rows"]
+    return {"ways": out}
+
+
+def show_block_sets(data):
+    if "why_not" in data:
+        return [f"Not measured: {data['why_not']}."]
+    best = {name: {} for name in data["ways"]}
+    for name, found in data["ways"].items():
+        for r in found:
+            key = (r["op"], r["shape"])
+            best[name][key] = min(r["fused_us"], best[name].get(key, math.inf))
+    return table(["op", "shape", *(f"`{name}`, us" for name in best), "x"],
+                 [[f"`{op}`", shape, *(figure(times[op, shape]) for times in best.values()),
+                   f"{best['amx'][op, shape] / best['amx-blocks'][op, shape]:.2f}"] for op, shape in best["amx"]])
+
+
 def measure_modes(run):
     out = {}
     for name, shape, flags in (("launch-bound", "toy-t", ["--output-len", 48]), ("SmolLM2-135M", "smollm2-135m", []),
@@ -403,6 +478,8 @@ SECTIONS = {
     "expanded": ("Latent attention: expanded prompts", 10, measure_expanded, show_expanded),
     "modes": ("Graph modes side by side", 25, measure_modes, show_modes),
     "fused": ("Fused ops compared with their parts", 8, *ops_section("--model", "Qwen3-0.6B", "--tokens", "1,16,64")),
+    "sets": ("Instruction sets in turn", 45, measure_sets, show_sets),
+    "block-sets": ("GGUF blocks on tile registers", 15, measure_block_sets, show_block_sets),
     "onednn": ("Linears compared with oneDNN", 10, measure_onednn, show_lines),
     "sampled": ("Sampled beside greedy decode", 3, measure_sampled, show_sampled),
     "speculation": ("Answers with drafts", 40, measure_speculation, show_speculation),

@@ -226,20 +226,51 @@ class Show(unittest.TestCase):
         op = {"op": "silu_mul", "shape": "[1, 2]", "fused_us": 10.0, "unfused_us": 20.0, "ratio": 0.5, "limit_us": 7.0}
         modes = {"A": {"rows": {"eager": [row], "whole": [{**row, "decode_tok_s": 113.56}]}}}
         ways = {"prompt": 512, "form": "bf16", "absorbed": [row, row], "expanded": [{**row, "prefill_tok_s": 2469.0}] * 2}
+        sets = [{"label": "C, W8A8", "sets": {
+            "avx2": [row, {**row, "decode_tok_s": 60.0}], "avx512": [{**row, "prefill_tok_s": 2469.0, "decode_tok_s": 90.0}]}}]
+        blocks = {"ways": {"amx": [op, {**op, "fused_us": 12.0}], "amx-blocks": [{**op, "fused_us": 4.0}]}}
         score = {"questions": 200, "right": 1, "no_number": 11, "same_got": 118, "same_text": 89}
         page = self.page({
             "experts": section([{"label": "B, bf16", "rows": [row]}]), "fused": section([op]), "modes": section(modes),
             "expanded": section([ways]), "sampled": section({"greedy": [row], "sampled": [row]}),
-            "onednn": section({"lines": ["| a |", "|---|", "| 1 |"]}),
+            "onednn": section({"lines": ["| a |", "|---|", "| 1 |"]}), "sets": section(sets), "block-sets": section(blocks),
             "quantised": section([{"label": "bf16", "perplexity": 6.0, **score},
                                   {"label": "int8", "perplexity": 6.3, **score}])})
         for line in ("| B, bf16 | 8 | 1234 | 68 % | 56.8 |  |", "| `silu_mul` | [1, 2] | 10.0 | 20.0 | 0.50 | 70 % |",
                      "| A, 8 | decode | 56.8 | 114 | 2.00 x |", "| 512 | bf16 | 1234, 1234 | 68 %, 68 % | 2469, 2469 | "
                      "68 %, 68 % | 2.00 |", "| median | 56.8 | 56.8 | 1.00 x (0.9 x) |", "| 1 |",
-                     "| int8 | 6.3000 | +5.00 % | 1 | 11 | 118 | 89 |"):
+                     "| int8 | 6.3000 | +5.00 % | 1 | 11 | 118 | 89 |",
+                     "| C, W8A8 | 8 | 1234 | 2469 | 2.00 | 56.8 to 60.0 | 90.0 | 1.50 |",
+                     "| `silu_mul` | [1, 2] | 10.0 | 4.00 | 2.50 |"):
             with self.subTest(line=line):
                 self.assertIn(line + "\n", page)
         self.assertEqual(self.pictures, [])
+        header = next(line for line in page.splitlines() if "`avx512`" in line)
+        self.assertEqual(header, "|  | batch | prefill tok/s, `avx2` | prefill tok/s, `avx512` | best / best | "
+                         "decode tok/s, `avx2` | decode tok/s, `avx512` | best / best |")
+
+    def test_a_machine_without_tiles_says_so(self):
+        run = mock.Mock()
+        run.limits.return_value = {"isa": ["baseline", "avx2", "avx512"]}
+        data = benchmark.measure_block_sets(run)
+        run.ours.assert_not_called()
+        self.assertIn("Not measured: this processor has no tile registers.\n", self.page({"block-sets": section(data)}))
+
+
+class InTurn(unittest.TestCase):
+    def test_each_way_once_a_round_and_first_in_turn(self):
+        self.assertEqual(list(benchmark.in_turn(3, ["a", "b"])), ["a", "b", "b", "a", "a", "b"])
+
+    def test_the_best_two_sets_run_the_same_work(self):
+        run = mock.Mock(args=mock.Mock(rounds=2))
+        run.limits.return_value = {"isa": ["baseline", "avx512", "amx"]}
+        run.one_batch.side_effect = lambda shape, *flags: [{"flags": flags}]
+        for entry in benchmark.measure_sets(run):
+            self.assertEqual(list(entry["sets"]), ["avx512", "amx"])
+            for name, rows in entry["sets"].items():
+                self.assertEqual(len(rows), 2)
+                for row in rows:
+                    self.assertEqual(row["flags"][row["flags"].index("--isa") + 1], name)
 
 
 if __name__ == "__main__":
