@@ -95,7 +95,7 @@ Result<quantiser::InputObservations> calibrate(const QuantizeFlags& f, const std
 Status copy_companions(const fs::path& from, const fs::path& to) {
   for (const char* name :
        {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json"}) {
+        "merges.txt", "tokenizer.model", "tiktoken.model", "chat_template.jinja", "generation_config.json"}) {
     std::error_code failed;
     if (!fs::exists(from / name, failed)) continue;
     fs::copy_file(from / name, to / name, fs::copy_options::overwrite_existing, failed);
@@ -270,7 +270,8 @@ Status run_quantize(QuantizeFlags f) {
     flags.model_path = f.output;
     flags.quantization = "auto";
     flags.overrides.clear();
-    if (flags.tokenizer_path.empty() && !fs::exists(fs::path(f.output) / "tokenizer.json", ignored))
+    if (flags.tokenizer_path.empty() && !fs::exists(fs::path(f.output) / "tokenizer.json", ignored) &&
+        !fs::exists(fs::path(f.output) / "tiktoken.model", ignored))
       flags.tokenizer_path = path;
     ASSIGN_OR_RETURN(auto engine, open_engine(flags));
     ASSIGN_OR_RETURN(const TextModel text, TextModel::open(flags, "", *engine));

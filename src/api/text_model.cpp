@@ -82,7 +82,7 @@ void TextModel::keep_template(Result<text::ChatTemplate> compiled) {
   if (compiled) template_.emplace(std::move(compiled).value());
 }
 
-// Folder of a model, or a tokenizer.json with its neighbours.
+// Folder of a model, or a tokenizer.json with its neighbours. Models without one may have the ranks of tiktoken.
 Status TextModel::open_folder(const std::string& path) {
   std::error_code ignored;
   const fs::path file = fs::is_directory(path, ignored) ? fs::path(path) / "tokenizer.json" : fs::path(path);
@@ -94,6 +94,13 @@ Status TextModel::open_folder(const std::string& path) {
     if (config) plain = Json::parse(config->dump());
     auto made = text::Tokenizer::from_json_text(content, plain ? &*plain : nullptr);
     if (!made) return made.status().at(file.string());
+    tokenizer_.emplace(std::move(made).value());
+  } else if (const fs::path ranks = folder / "tiktoken.model"; is_there(ranks)) {
+    if (!config)
+      return invalid("{}: needs a tokenizer_config.json beside it, which says how words are cut", ranks.string());
+    ASSIGN_OR_RETURN(const std::string content, read_file(ranks.string()));
+    auto made = text::Tokenizer::from_tiktoken(content, Json::parse(config->dump()));
+    if (!made) return made.status().at(folder.string());
     tokenizer_.emplace(std::move(made).value());
   }
   const OrderedJson settings = config.value_or(OrderedJson::object());

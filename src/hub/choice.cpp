@@ -10,10 +10,10 @@
 namespace reprise::hub {
 namespace {
 
-constexpr std::array<std::string_view, 11> kSmallFiles{
+constexpr std::array<std::string_view, 12> kSmallFiles{
     "config.json", "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
     "vocab.json",  "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "merges.txt",  "chat_template.json",      "tokenizer.model"};
+    "merges.txt",  "chat_template.json",      "tokenizer.model",   "tiktoken.model"};
 constexpr std::array<std::string_view, 2> kByRule{"Q4_K_M", "Q8_0"};
 constexpr std::string_view kGguf = ".gguf", kSafetensors = ".safetensors", kIndex = ".safetensors.index.json";
 

@@ -1,7 +1,7 @@
-// Tokenizer: text to token ids and back, as the model's own tokenizer.json or GGUF metadata describes it. Results equal
-// those of HF tokenizers. Text that is not valid UTF-8 is first repaired: each maximal invalid part becomes U+FFFD,
-// which is what HF would receive. A Tokenizer is a small handle on immutable data: copying is cheap, any thread may use
-// it, and the Json or struct it was built from need not stay.
+// Tokenizer: text to token ids and back, as the model's own tokenizer.json, GGUF metadata or tiktoken.model describes
+// it. Results equal those of HF tokenizers. Text that is not valid UTF-8 is first repaired: each maximal invalid part
+// becomes U+FFFD, which is what HF would receive. A Tokenizer is a small handle on immutable data: copying is cheap,
+// any thread may use it, and the Json or struct it was built from need not stay.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +63,10 @@ class Tokenizer {
   // The same from the text of the file, which takes half the time.
   static Result<Tokenizer> from_json_text(std::string_view tokenizer, const Json* config = nullptr);
   static Result<Tokenizer> from_gguf(const GgufTokenizer& gguf);
+  // `ranks` is the text of a tiktoken.model, `config` tokenizer_config.json: its class says how words are cut, which no
+  // file does. Results equal those of tiktoken with the settings of the model's own code. Unsupported for other
+  // classes.
+  static Result<Tokenizer> from_tiktoken(std::string_view ranks, const Json& config);
 
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
   // Both texts with the special tokens that belong around them. The second one loses its last tokens where all would be

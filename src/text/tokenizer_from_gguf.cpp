@@ -181,6 +181,18 @@ Status read_added_tokens(const GgufTokenizer& gguf, TokenizerBuilder* builder) {
   return Status::ok();
 }
 
+Status add_words(const Pre& pre, bool space_in_front, TokenizerParts* parts) {
+  if (pre.nfc) parts->normalizer.add_form(NormalForm::Nfc);
+  if (pre.single_digits) parts->pre_tokenizer.add_digits(true);
+  for (std::string_view pattern : pre.patterns) {
+    ASSIGN_OR_RETURN(TextPattern compiled, TextPattern::regex(pattern));
+    parts->pre_tokenizer.add_split(std::move(compiled), PreTokenizer::Behavior::Isolated, false);
+  }
+  parts->pre_tokenizer.add_byte_level(space_in_front, false);
+  parts->decoder.add_byte_level();
+  return Status::ok();
+}
+
 Status read_byte_level(const GgufTokenizer& gguf, const Pre& pre, TokenizerParts* parts) {
   BpeOptions options;
   options.ignore_merges = pre.ignore_merges;
@@ -198,15 +210,7 @@ Status read_byte_level(const GgufTokenizer& gguf, const Pre& pre, TokenizerParts
   }
   model.finish(parts->vocabulary);
   parts->model = std::move(model);
-  if (pre.nfc) parts->normalizer.add_form(NormalForm::Nfc);
-  if (pre.single_digits) parts->pre_tokenizer.add_digits(true);
-  for (std::string_view pattern : pre.patterns) {
-    ASSIGN_OR_RETURN(TextPattern compiled, TextPattern::regex(pattern));
-    parts->pre_tokenizer.add_split(std::move(compiled), PreTokenizer::Behavior::Isolated, false);
-  }
-  parts->pre_tokenizer.add_byte_level(gguf.add_space_prefix.value_or(false), false);
-  parts->decoder.add_byte_level();
-  return Status::ok();
+  return add_words(pre, gguf.add_space_prefix.value_or(false), parts);
 }
 
 Status read_scores(const GgufTokenizer& gguf, TokenizerParts* parts) {
@@ -252,6 +256,11 @@ Result<Json> template_of(const GgufTokenizer& gguf, const Pre& pre) {
 }
 
 }  // namespace
+
+Status add_byte_level_words(const std::string& pre, bool space_in_front, TokenizerParts* parts) {
+  ASSIGN_OR_RETURN(const Pre* found, find_pre(pre));
+  return add_words(*found, space_in_front, parts);
+}
 
 Result<Json> tokenizer_json_from_gguf(const GgufTokenizer& gguf) {
   RETURN_IF_ERROR(check_lengths(gguf));

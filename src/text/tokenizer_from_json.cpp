@@ -303,33 +303,6 @@ Status read_config_tokens(const JsonPlace& config, TokenizerBuilder* builder) {
   return Status::ok();
 }
 
-Status read_config(const JsonPlace& config, TokenizerBuilder* builder) {
-  if (!config.json().is_object()) return config.error("must be an object");
-  RETURN_IF_ERROR(read_config_tokens(config, builder));
-  TokenizerParts& parts = builder->parts();
-  RETURN_IF_ERROR(read_named_token(config, "bos_token", parts, &parts.bos));
-  RETURN_IF_ERROR(read_named_token(config, "eos_token", parts, &parts.eos));
-  RETURN_IF_ERROR(read_named_token(config, "pad_token", parts, &parts.pad));
-
-  // For other classes than those below it is a wish that their files need not fulfil.
-  ASSIGN_OR_RETURN(const bool asks, config.boolean_or("add_eos_token", false));
-  parts.asks_for_end = asks && parts.eos >= 0;
-
-  // These classes replace the file's post-processor by their own.
-  ASSIGN_OR_RETURN(std::string name, config.string_or("tokenizer_class", ""));
-  if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  constexpr std::string_view kAddByConfig[] = {"LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer",
-                                               "CohereTokenizer"};
-  if (std::find(std::begin(kAddByConfig), std::end(kAddByConfig), name) == std::end(kAddByConfig)) return Status::ok();
-  ASSIGN_OR_RETURN(const bool add_bos, config.boolean_or("add_bos_token", true));
-  ASSIGN_OR_RETURN(const bool add_eos, config.boolean_or("add_eos_token", false));
-  if (add_bos && parts.bos < 0) return config.error("add_bos_token is true, but there is no bos_token");
-  if (add_eos && parts.eos < 0) return config.error("add_eos_token is true, but there is no eos_token");
-  parts.before.assign(add_bos ? 1 : 0, parts.bos);
-  parts.after.assign(add_eos ? 1 : 0, parts.eos);
-  return Status::ok();
-}
-
 // `tables` when they were read already.
 Result<Tokenizer> build(const Json& tokenizer, const TokenizerTables* tables, const Json* config) {
   const JsonPlace root(tokenizer, "tokenizer.json: ");
@@ -355,11 +328,39 @@ Result<Tokenizer> build(const Json& tokenizer, const TokenizerTables* tables, co
   if (root.has("post_processor")) RETURN_IF_ERROR(read_post_processor(root["post_processor"], &parts));
   if (parts.before.size() == 1) parts.bos = parts.before[0];
   if (parts.after.size() == 1) parts.eos = parts.after[0];
-  if (config != nullptr) RETURN_IF_ERROR(read_config({*config, "tokenizer_config.json"}, &builder));
+  if (config != nullptr) RETURN_IF_ERROR(read_tokenizer_config(*config, &builder));
   return builder.build();
 }
 
 }  // namespace
+
+Status read_tokenizer_config(const Json& json, TokenizerBuilder* builder) {
+  const JsonPlace config(json, "tokenizer_config.json");
+  if (!config.json().is_object()) return config.error("must be an object");
+  RETURN_IF_ERROR(read_config_tokens(config, builder));
+  TokenizerParts& parts = builder->parts();
+  RETURN_IF_ERROR(read_named_token(config, "bos_token", parts, &parts.bos));
+  RETURN_IF_ERROR(read_named_token(config, "eos_token", parts, &parts.eos));
+  RETURN_IF_ERROR(read_named_token(config, "pad_token", parts, &parts.pad));
+
+  // For other classes than those below it is a wish that their files need not fulfil.
+  ASSIGN_OR_RETURN(const bool asks, config.boolean_or("add_eos_token", false));
+  parts.asks_for_end = asks && parts.eos >= 0;
+
+  // These classes replace the file's post-processor by their own.
+  ASSIGN_OR_RETURN(std::string name, config.string_or("tokenizer_class", ""));
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  constexpr std::string_view kAddByConfig[] = {"LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer",
+                                               "CohereTokenizer"};
+  if (std::find(std::begin(kAddByConfig), std::end(kAddByConfig), name) == std::end(kAddByConfig)) return Status::ok();
+  ASSIGN_OR_RETURN(const bool add_bos, config.boolean_or("add_bos_token", true));
+  ASSIGN_OR_RETURN(const bool add_eos, config.boolean_or("add_eos_token", false));
+  if (add_bos && parts.bos < 0) return config.error("add_bos_token is true, but there is no bos_token");
+  if (add_eos && parts.eos < 0) return config.error("add_eos_token is true, but there is no eos_token");
+  parts.before.assign(add_bos ? 1 : 0, parts.bos);
+  parts.after.assign(add_eos ? 1 : 0, parts.eos);
+  return Status::ok();
+}
 
 Result<Tokenizer> Tokenizer::from_json(const Json& tokenizer, const Json* config) {
   return build(tokenizer, nullptr, config);

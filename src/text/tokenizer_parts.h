@@ -63,4 +63,10 @@ class TokenizerBuilder {
   std::shared_ptr<TokenizerParts> parts_;
 };
 
+// What tokenizer_config.json adds: tokens that it alone lists, which tokens begin, end and fill up a text, and for some
+// classes what stands around it.
+Status read_tokenizer_config(const Json& config, TokenizerBuilder* builder);
+// Words of a byte-level vocabulary as this name of tokenizer.ggml.pre cuts them, of bytes as visible characters.
+Status add_byte_level_words(const std::string& pre, bool space_in_front, TokenizerParts* parts);
+
 }  // namespace reprise::text

@@ -193,6 +193,25 @@ TEST(Generate, TextAndStopStrings) {
   EXPECT_EQ(plain.out, text + "\n");
 }
 
+TEST(Generate, ReadsTheRanksOfTiktoken) {
+  const std::string data = std::string(REPRISE_SOURCE_DIR) + "/tests/data/tokenizer/tiktoken/";
+  const Folder folder;
+  std::filesystem::copy(model_folder("llama_mha_untied") + "/config.json", folder / "config.json");
+  std::filesystem::copy(data + "tiktoken.model", folder / "tiktoken.model");
+  const Json text = parse_json(content_of(data + "special.json"), "special").value()["texts"][0];
+  const std::string command = fmt::format(
+      "generate --json --load-format dummy --override vocab_size=1456 --max-new-tokens 2 --ignore-eos "
+      "--prompt '{}' --model-path {}",
+      text["text"].get<std::string>(), folder.path());
+  const Outcome alone = run_binary(command);
+  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_NE(alone.err.find("tiktoken.model: needs a tokenizer_config.json beside it"), std::string::npos) << alone.err;
+  std::filesystem::copy(data + "tokenizer_config.json", folder / "tokenizer_config.json");
+  const OrderedJson made = json_of(run_binary(command));
+  EXPECT_EQ(made["prompt_tokens"], text["ids"].size());
+  EXPECT_EQ(made["output"]["token_ids"].size(), 2u);
+}
+
 TEST(Generate, BatchOfAFileEqualsOneByOne) {
   const ByteModel model;
   model.folder().write(

@@ -50,11 +50,9 @@ def free_ports(count):
     return ports
 
 
-def why_not():
-    missing = [name for name in NEEDED if not shutil.which(name, path=PATH)]
-    if missing:
-        return f"there is no {', '.join(missing)} (Debian: slurmctld, slurmd, slurm-client, munge)"
-    return "" if os.geteuid() == 0 else "Slurm's daemons need root here"
+def missing():
+    names = [name for name in NEEDED if not shutil.which(name, path=PATH)]
+    return f"there is no {', '.join(names)} (Debian: slurmctld, slurmd, slurm-client, munge)" if names else ""
 
 
 def wait_for(test, what, seconds=30):
@@ -68,11 +66,12 @@ def wait_for(test, what, seconds=30):
 class Slurm(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        why = why_not()
-        if why and os.environ.get("CI"):
-            raise AssertionError(why)
-        if why:
-            raise unittest.SkipTest(why)
+        if missing() and os.environ.get("CI"):
+            raise AssertionError(missing())
+        if missing():
+            raise unittest.SkipTest(missing())
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("Slurm's daemons need root")
         cls.held = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.held.cleanup)
         cls.folder = pathlib.Path(cls.held.name)

@@ -63,6 +63,13 @@ Result<Tokenizer> load_tokenizer(const std::string& name) {
                          "/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
                      name == "smollm2_as_json");
   if (name == "spm_gguf") return load_gguf(golden_folder() + "/spm/spm_llama.gguf", false);
+  if (name == "kimi") {
+    const std::string folder = golden_folder() + "/tiktoken/";
+    ASSIGN_OR_RETURN(const std::string ranks, read_file(folder + "tiktoken.model"));
+    ASSIGN_OR_RETURN(const std::string config, read_file(folder + "tokenizer_config.json"));
+    ASSIGN_OR_RETURN(const Json json, parse_json(config, "tokenizer_config.json"));
+    return Tokenizer::from_tiktoken(ranks, json);
+  }
   if (name.starts_with("unigram_")) {
     ASSIGN_OR_RETURN(const std::string text, read_gzip(golden_folder() + "/unigram/" + name + ".tokenizer.json.gz"));
     return Tokenizer::from_json_text(text);

@@ -1,4 +1,4 @@
-// Ids and decoded text of 21,000 strings against HF tokenizers.
+// Ids and decoded text of 21,000 strings against HF tokenizers, and tiktoken.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -15,7 +15,10 @@ class TokenizerGolden : public testing::TestWithParam<std::pair<const char*, con
  protected:
   std::string golden_path(const char* ending) const {
     const std::string name = GetParam().second;
-    const std::string folder = name.starts_with("spm_") ? "/spm/" : name.starts_with("unigram_") ? "/unigram/" : "/";
+    const std::string folder = name.starts_with("spm_")       ? "/spm/"
+                               : name.starts_with("unigram_") ? "/unigram/"
+                               : name == "kimi"               ? "/tiktoken/"
+                                                              : "/";
     return golden_folder() + folder + name + ending;
   }
 };
@@ -116,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                                          std::pair("minilm", "minilm"), std::pair("spm_llama", "spm_llama"),
                                          std::pair("spm_mistral", "spm_mistral"), std::pair("spm_gguf", "spm_llama"),
                                          std::pair("unigram_words", "unigram_words"),
-                                         std::pair("unigram_bytes", "unigram_bytes")),
+                                         std::pair("unigram_bytes", "unigram_bytes"), std::pair("kimi", "kimi")),
                          [](const auto& param) { return std::string(param.param.first); });
 
 }  // namespace

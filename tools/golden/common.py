@@ -1,5 +1,6 @@
 """Shared by the golden scripts: paths, hashes, small writers."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -29,6 +30,12 @@ def sha256_file(path) -> str:
         while chunk := f.read(1 << 20):
             h.update(chunk)
     return h.hexdigest()
+
+
+def write_gz(path, data):
+    """The same bytes each time."""
+    with open(path, "wb") as f, gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=f, mtime=0) as z:
+        z.write(data)
 
 
 def write_json(path, value, indent=1):

@@ -8,8 +8,8 @@ Trains a vocabulary of about 2,000 pieces on the sentences of strings.py. Writes
 import json
 import struct
 
-from common import DATA, fnv1a64
-from make_tokenizer_goldens import FULL, write_gz
+from common import DATA, fnv1a64, write_gz
+from make_tokenizer_goldens import FULL
 from strings import CODE, SENTENCES, strings
 
 import gguf

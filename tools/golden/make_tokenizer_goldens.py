@@ -10,7 +10,7 @@ import struct
 import sys
 import unicodedata
 
-from common import DATA, fnv1a64, write_json
+from common import DATA, fnv1a64, write_gz, write_json
 from smollm2 import SmolLM2
 from strings import strings
 
@@ -19,11 +19,6 @@ from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 OUT = DATA / "tokenizer"
 FULL = 300
-
-
-def write_gz(path, data):
-    with open(path, "wb") as f, gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=f, mtime=0) as z:
-        z.write(data)
 
 
 def published(name):

@@ -11,8 +11,8 @@ import io
 import json
 import struct
 
-from common import DATA, fnv1a64
-from make_tokenizer_goldens import FULL, write_gz
+from common import DATA, fnv1a64, write_gz
+from make_tokenizer_goldens import FULL
 from strings import CODE, SENTENCES, strings
 
 import sentencepiece
