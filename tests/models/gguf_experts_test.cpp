@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "checkpoint/gguf.h"
 #include "support/goldens.h"
 #include "support/tiny_models.h"
 
@@ -90,6 +91,26 @@ TEST_P(GgufExperts, LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, GgufExperts, testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param); });
+
+// One tensor with the gates and, behind them, the ups of all experts, as newer files may have it.
+TEST(GgufJoinedExperts, HaveTheBitsOfThoseApart) {
+  const std::string joined = gguf_path("qwen3_moe_joined");
+  const auto file = checkpoint::GgufFile::open(joined);
+  ASSERT_TRUE(file) << file.status().message();
+  EXPECT_NE((*file).find("blk.1.ffn_gate_up_exps.weight"), nullptr);
+  EXPECT_EQ((*file).find("blk.1.ffn_gate_exps.weight"), nullptr);
+  const auto goldens = testing_support::read_goldens(tiny_model_path("qwen3_moe_norm"));
+  ASSERT_FALSE(goldens.empty());
+  EngineSetup setup;
+  setup.total_tokens = 4096;
+  setup.context = goldens.rbegin()->first;
+  auto together = open_engine(joined, setup), apart = open_engine(gguf_path("qwen3_moe_norm"), setup);
+  ASSERT_TRUE(together.is_ok()) << together.status().message();
+  ASSERT_TRUE(apart.is_ok()) << apart.status().message();
+  for (const auto& [length, g] : goldens)
+    EXPECT_TRUE(same_bits(all_logits(**together, g.tokens, 1000), all_logits(**apart, g.tokens, 1000)))
+        << "length " << length;
+}
 
 }  // namespace
 }  // namespace reprise::gguf_experts_test

@@ -458,9 +458,34 @@ def write_small(name, arch):
     finish(w, name, tensors.items())
 
 
+def write_joined(name, joined):
+    """The file again with the gate and up of all experts in one tensor, gate first, as llama.cpp's
+    create_tensor_gate_up_exps reads it and its graph cuts it."""
+    reader = gguf.GGUFReader(DATA / "gguf" / f"{name}.gguf")
+    tensors = {t.name: t for t in reader.tensors}
+    arch = reader.fields["general.architecture"].contents()
+    w = gguf.GGUFWriter(DATA / "gguf" / f"{joined}.gguf", arch)
+    for key, field in reader.fields.items():
+        if not key.startswith("GGUF.") and key != "general.architecture":
+            w.add_key_value(key, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for key, t in tensors.items():
+        if ".ffn_up_exps." in key:
+            continue
+        data = np.asarray(t.data)
+        if ".ffn_gate_exps." in key:
+            data = np.concatenate([data, tensors[key.replace("gate", "up")].data], axis=1)
+            key = key.replace("gate", "gate_up")
+        w.add_tensor(key, np.ascontiguousarray(data), raw_dtype=t.tensor_type)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
 def main():
     for name, arch in MODELS.items():
         write(name, arch)
+    write_joined("qwen3_moe_norm", "qwen3_moe_joined")
     for name, arch in SMALL.items():
         write_small(name, arch)
     write_gpt_oss()
