@@ -91,6 +91,11 @@ Result<quantiser::InputObservations> calibrate(const QuantizeFlags& f, const std
   });
 }
 
+bool has_tokenizer(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "tokenizer.json", ignored) || fs::exists(folder / "tiktoken.model", ignored);
+}
+
 // Everything of a model's folder but weights and what describes them.
 Status copy_companions(const fs::path& from, const fs::path& to) {
   for (const char* name :
@@ -270,9 +275,7 @@ Status run_quantize(QuantizeFlags f) {
     flags.model_path = f.output;
     flags.quantization = "auto";
     flags.overrides.clear();
-    if (flags.tokenizer_path.empty() && !fs::exists(fs::path(f.output) / "tokenizer.json", ignored) &&
-        !fs::exists(fs::path(f.output) / "tiktoken.model", ignored))
-      flags.tokenizer_path = path;
+    if (flags.tokenizer_path.empty() && !has_tokenizer(f.output)) flags.tokenizer_path = path;
     ASSIGN_OR_RETURN(auto engine, open_engine(flags));
     ASSIGN_OR_RETURN(const TextModel text, TextModel::open(flags, "", *engine));
     ASSIGN_OR_RETURN(scores.after, score(*engine, text, f, content, "perplexity after"));
