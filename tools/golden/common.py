@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import struct
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -36,6 +37,29 @@ def write_gz(path, data):
     """The same bytes each time."""
     with open(path, "wb") as f, gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=f, mtime=0) as z:
         z.write(data)
+
+
+FULL = 300  # strings whose ids are written out
+
+
+def write_golden(folder, name, texts, encode, decode):
+    """NAME.golden.gz and NAME.first_ids.json as tests/data/tokenizer/README.md describes them: (ids of all texts, texts
+    that decoding does not give back, ids of the first ones)."""
+    hashes, counts, decodes, full = [], [], [], []
+    for i, text in enumerate(texts):
+        ids = encode(text)
+        back = decode(ids)
+        hashes.append(fnv1a64(struct.pack(f"<{len(ids)}i", *ids)))
+        counts.append(len(ids))
+        decodes.append(0 if back == text else fnv1a64(back.encode()))
+        if i < FULL:
+            full.append(ids)
+    n = len(texts)
+    write_gz(folder / f"{name}.golden.gz", b"RTOKGLD1" + struct.pack("<II", n, 0) + struct.pack(f"<{n}Q", *hashes) +
+             struct.pack(f"<{n}I", *counts) + struct.pack(f"<{n}Q", *decodes))
+    with open(folder / f"{name}.first_ids.json", "w", encoding="utf-8") as f:
+        f.write("[\n" + ",\n".join(json.dumps(ids, separators=(",", ":")) for ids in full) + "\n]\n")
+    return sum(counts), sum(d != 0 for d in decodes), full
 
 
 def write_json(path, value, indent=1):

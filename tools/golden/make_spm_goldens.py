@@ -6,10 +6,8 @@ Trains a vocabulary of about 2,000 pieces on the sentences of strings.py. Writes
 """
 
 import json
-import struct
 
-from common import DATA, fnv1a64, write_gz
-from make_tokenizer_goldens import FULL
+from common import DATA, write_golden
 from strings import CODE, SENTENCES, strings
 
 import gguf
@@ -70,20 +68,9 @@ def main():
         tok.add_special_tokens(special)
         (OUT / f"{name}.tokenizer.json").write_text(tok.to_str(), encoding="utf-8")
         tok = Tokenizer.from_file(str(OUT / f"{name}.tokenizer.json"))
-        hashes, counts, decodes, full = [], [], [], []
-        for i, text in enumerate(texts):
-            ids = tok.encode(text, add_special_tokens=False).ids
-            back = tok.decode(ids, skip_special_tokens=False)
-            hashes.append(fnv1a64(struct.pack(f"<{len(ids)}i", *ids)))
-            counts.append(len(ids))
-            decodes.append(0 if back == text else fnv1a64(back.encode()))
-            if i < FULL:
-                full.append(ids)
-        n = len(texts)
-        write_gz(OUT / f"{name}.golden.gz", b"RTOKGLD1" + struct.pack("<II", n, 0) + struct.pack(f"<{n}Q", *hashes) + struct.pack(f"<{n}I", *counts) + struct.pack(f"<{n}Q", *decodes))
-        with open(OUT / f"{name}.first_ids.json", "w") as f:
-            f.write("[\n" + ",\n".join(json.dumps(ids, separators=(",", ":")) for ids in full) + "\n]\n")
-        print(name, "ids", sum(counts), "round trips that differ", sum(d != 0 for d in decodes), "vocabulary", len(tokens), "unknown", sum(0 in ids for ids in full))
+        ids, differ, full = write_golden(OUT, name, texts, lambda text: tok.encode(text, add_special_tokens=False).ids,
+                                         lambda ids: tok.decode(ids, skip_special_tokens=False))
+        print(name, "ids", ids, "round trips that differ", differ, "vocabulary", len(tokens), "unknown", sum(0 in ids for ids in full))
 
     w = gguf.GGUFWriter(OUT / "spm_llama.gguf", "llama")
     w.add_tokenizer_model("llama")

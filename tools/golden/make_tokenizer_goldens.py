@@ -10,7 +10,7 @@ import struct
 import sys
 import unicodedata
 
-from common import DATA, fnv1a64, write_gz, write_json
+from common import DATA, FULL, fnv1a64, write_gz, write_json
 from smollm2 import SmolLM2
 from strings import strings
 
@@ -18,7 +18,6 @@ import tokenizers
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
 OUT = DATA / "tokenizer"
-FULL = 300
 
 
 def published(name):
