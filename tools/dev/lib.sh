@@ -181,6 +181,26 @@ build() {
   stage "build $preset" "build-$preset" cmake --build "$dir" --target "${@:-all}" ${REPRISE_JOBS:+-j "$REPRISE_JOBS"}
 }
 
+# The tests that ctest's arguments choose, several to a process (batch_tests.py).
+# ctest_in_batches PRESET PROCESSORS CTEST-ARGS...
+ctest_in_batches() {
+  local folder=build/$1 processors=$2
+  shift 2
+  python3 tools/dev/batch_tests.py "$folder" "$folder/batches" "$@" || return
+  ctest --test-dir "$folder/batches" --output-on-failure --no-tests=error --resource-spec-file "$PWD/$processors" \
+    -j "${REPRISE_JOBS:-2}"
+}
+
+# Adds to a log why tests were skipped, and says how many were. GoogleTest prints the place, then the reason.
+# tell_skipped TESTS-FOLDER LOG
+tell_skipped() {
+  local reasons
+  reasons=$(awk '/: Skipped$/ { getline; print }' "$1/Testing/Temporary/LastTest.log")
+  [[ -n $reasons ]] || return 0
+  printf '%s\n' "$reasons" | sort | uniq -c >>"$2"
+  printf '%s skipped; the reasons are in the log\n' "$(wc -l <<<"$reasons")"
+}
+
 # run_ctest PRESET TITLE LOG CTEST-ARGS...: prints ctest's closing lines; on failure also what the failing tests said.
 run_ctest() {
   local preset=$1 title=$2 log=$3 status=0 processors=build/processors.json
@@ -188,19 +208,12 @@ run_ctest() {
   # Those that tests may have for themselves (tests/support/one_processor.cpp).
   printf '{"version": {"major": 1, "minor": 0}, "local": [{"processors": [%s]}]}\n' \
     "$(seq -f '{"id": "%g"}' -s ', ' 0 $(($(nproc) - 1)))" >"$processors"
-  run_logged "$title" "$log" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-    --resource-spec-file "$PWD/$processors" -j "${REPRISE_JOBS:-2}" "$@" || status=$?
-  # ctest goes on with all tests where it does not understand what it was to leave out.
-  if grep -q '^RegularExpression::compile' "$logs/$log.log"; then
-    grep '^RegularExpression::compile' "$logs/$log.log"
-    status=1
-  fi
+  run_logged "$title" "$log" ctest_in_batches "$preset" "$processors" "$@" || status=$?
   if [[ $status -eq 0 ]]; then
     say_ok "$title ($took s)"
-    # What was skipped, and why, is in the log.
-    sed -n '/tests passed, /,$p' "$logs/$log.log" |
-      awk '/\(Skipped\)$/ { n++; next } /^The following tests did not run/ || /^$/ { next } { print }
-           END { if (n) print n " skipped; the reasons are in the log" }'
+    sed -n -e '/ tests in [0-9]* processes$/p' -e '/tests passed, /,$p' "$logs/$log.log" |
+      awk '/\(Skipped\)$/ || /^The following tests did not run/ || /^$/ { next } { print }'
+    tell_skipped "build/$preset/batches" "$logs/$log.log"
   else
     say_failed "$title ($took s); the whole log is $logs/$log.log"
     grep -vE '^ *Start +[0-9]+:|Test +#[0-9]+: .* Passed ' "$logs/$log.log" | tail -n 200
