@@ -185,20 +185,18 @@ Status pull_by_name(const std::string& text, const HubOptions& flags) {
   HubOptions how = flags;
   how.progress = log::level() <= log::Level::Notice;
   how.stop = InterruptGuard::interrupted;
-  ASSIGN_OR_RETURN(const hub::FetchedModel m, fetch_model(models, name, how, false));
+  ASSIGN_OR_RETURN(const hub::FetchedModel m, fetch_model(models, name, how));
   log::info("{} {}: {} ({} file{}, {}{})", name.text(), m.fetched > 0 ? "is stored" : "is there already", m.path,
             m.files, m.files == 1 ? "" : "s", hub::size_words(m.bytes), m.by_rule.empty() ? "" : ", " + m.by_rule);
-  if (m.parts > 1)
-    log::warning("{} is one of {} parts of a split GGUF, which are not read here; merge them with llama-gguf-split",
-                 m.path, m.parts);
   return Status::ok();
 }
 
 constexpr const char* kFooter =
     "A hub's model goes where the hub's own tools keep it (~/.cache/huggingface/hub), so that they find it too, and\n"
-    "only what Reprise reads is fetched: configuration, tokenizer, safetensors, or one GGUF file. \":file\" is a GGUF\n"
-    "file or its tag: org/name:Q4_K_M. Without, a repository of GGUF files gives Q4_K_M, else Q8_0, else the only one\n"
-    "there is. An interrupted fetch goes on where it ended. What is there already is brought up to date.\n"
+    "only what Reprise reads is fetched: configuration, tokenizer, safetensors, or one GGUF file, of a split one all\n"
+    "parts. \":file\" is a GGUF file or its tag: org/name:Q4_K_M. Without, a repository of GGUF files gives Q4_K_M, else\n"
+    "Q8_0, else the only one there is. An interrupted fetch goes on where it ended. What is there already is brought up\n"
+    "to date.\n"
     "\n"
     "  HF_ENDPOINT            another hub with Hugging Face's API; https://huggingface.co by default\n"
     "  HF_TOKEN               for gated and private models; or the file of `hf auth login`\n"

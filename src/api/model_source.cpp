@@ -49,7 +49,7 @@ Result<std::string> by_name(const std::string& path, const HubOptions& options) 
     return neither(
         error(Code::NotFound, "{}, and {} forbids to fetch it", kept.status().message(), models.settings().offline),
         path);
-  auto fetched = fetch_model(models, name, options, true);
+  auto fetched = fetch_model(models, name, options);
   if (!fetched) return neither(fetched.status(), path);
   say_which(name, fetched->path, fetched->by_rule);
   return fetched->path;
@@ -87,12 +87,10 @@ Result<hub::Hub> open_hub(const HubOptions& options) {
   return hub::Hub(std::move(settings));
 }
 
-Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName& name, const HubOptions& options,
-                                      bool runnable) {
+Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName& name, const HubOptions& options) {
   hub::FetchOptions how;
   how.progress = options.progress;
   if (options.stop) how.stop = options.stop;
-  how.runnable = runnable;
   auto fetched = hub.fetch(name, how);
   if (!fetched && fetched.status().code() == Code::Cancelled)
     return error(Code::Cancelled, "interrupted; what has arrived is kept, and the same command goes on from there");

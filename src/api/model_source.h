@@ -30,8 +30,7 @@ std::string short_name(const std::string& path);
 Result<hub::ModelName> model_name(const std::string& path, const HubOptions& options);
 Result<hub::Hub> open_hub(const HubOptions& options);
 
-Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName& name, const HubOptions& options,
-                                      bool runnable);
+Result<hub::FetchedModel> fetch_model(const hub::Hub& hub, const hub::ModelName& name, const HubOptions& options);
 
 // A path on disk stands for itself, "smollm2" for the file that `reprise pull smollm2` stored, and a name for what the
 // cache holds, else for what is then fetched. Asked twice in a process, it answers the same.

@@ -5,7 +5,7 @@
 #include "api/default_model.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "checkpoint/gguf.h"
+#include "checkpoint/gguf_parts.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "text/builtin_templates.h"
 
@@ -139,7 +139,7 @@ Result<TextModel> TextModel::open(const ModelSettings& chosen, const std::string
   if (own && gguf) {
     RETURN_IF_ERROR(m.open_gguf(*gguf));
   } else if (m.where_.ends_with(".gguf")) {
-    ASSIGN_OR_RETURN(const auto file, checkpoint::GgufFile::open(m.where_));
+    ASSIGN_OR_RETURN(const auto file, checkpoint::open_gguf_model(m.where_));
     RETURN_IF_ERROR(m.open_gguf(file));
   } else {
     RETURN_IF_ERROR(m.open_folder(m.where_));

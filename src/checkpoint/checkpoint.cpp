@@ -10,6 +10,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/expert_tensors.h"
 #include "checkpoint/gguf_names.h"
+#include "checkpoint/gguf_parts.h"
 #include "checkpoint/mmproj.h"
 
 namespace reprise::checkpoint {
@@ -102,8 +103,9 @@ Result<Checkpoint> Checkpoint::open(const std::string& path) {
     ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
     return from_safetensors(std::move(file));
   }
-  ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(path));
-  return from_gguf(std::move(file));
+  ASSIGN_OR_RETURN(GgufFile file, open_gguf_model(path));
+  ASSIGN_OR_RETURN(std::vector<GgufFile> parts, open_other_parts(file));
+  return from_gguf(std::move(file), std::move(parts));
 }
 
 Result<Checkpoint> Checkpoint::from_safetensors(SafetensorsFile file) {
@@ -115,17 +117,25 @@ Result<Checkpoint> Checkpoint::from_safetensors(SafetensorsFile file) {
   return out;
 }
 
-Result<Checkpoint> Checkpoint::from_gguf(GgufFile file) {
-  ASSIGN_OR_RETURN(const auto splits, file.integer("split.count"));
-  if (splits.value_or(1) > 1)
-    return error(Code::Unsupported, "{}: one of {} files of a split GGUF; merge them into one file first",
-                 file.source(), *splits);
+Result<Checkpoint> Checkpoint::from_gguf(GgufFile file, std::vector<GgufFile> parts) {
+  ASSIGN_OR_RETURN(const auto count, file.integer("split.count"));
+  if (std::max<int64_t>(count.value_or(1), 1) != static_cast<int64_t>(parts.size()) + 1)
+    return invalid("{}: one of {} files of a split GGUF model, of which {} are here", file.source(), count.value_or(1),
+                   parts.size() + 1);
   ASSIGN_OR_RETURN(const GgufModelShape shape, gguf_model_shape(file));
   Checkpoint out;
   out.source_ = file.source();
   out.gguf_ = std::make_unique<GgufFile>(std::move(file));
-  for (const StoredTensor& t : out.gguf_->tensors()) {
-    CheckpointTensor tensor = CheckpointTensor::from(t, 0);
+  out.parts_ = std::move(parts);
+  RETURN_IF_ERROR(out.add_gguf(*out.gguf_, 0, shape));
+  for (size_t i = 0; i < out.parts_.size(); ++i) RETURN_IF_ERROR(out.add_gguf(out.parts_[i], kParts + i, shape));
+  RETURN_IF_ERROR(out.finish());
+  return out;
+}
+
+Status Checkpoint::add_gguf(const GgufFile& file, size_t number, const GgufModelShape& shape) {
+  for (const StoredTensor& t : file.tensors()) {
+    CheckpointTensor tensor = CheckpointTensor::from(t, number);
     if (const auto name = hf_name(t.name, shape)) {
       tensor.name = *name;
       const GgufName stored = *gguf_name(*name, shape);
@@ -134,17 +144,16 @@ Result<Checkpoint> Checkpoint::from_gguf(GgufFile file) {
       tensor.tiled = stored.tiled;
       const int64_t rows = t.shape.empty() ? 1 : t.shape.front();
       if (tensor.interleaved_heads && (t.shape.size() > 2 || rows % (2 * tensor.interleaved_heads) != 0))
-        return invalid("{}: tensor \"{}\": its {} rows are not {} heads of an even size", out.source_, t.name, rows,
+        return invalid("{}: tensor \"{}\": its {} rows are not {} heads of an even size", file.source(), t.name, rows,
                        tensor.interleaved_heads);
       const int64_t placed = tensor.tiled.columns || t.shape.size() < 2 ? tensor.row_elements() : rows;
       if (tensor.tiled && (t.shape.size() > 2 || placed != tensor.tiled.end()))
-        return invalid("{}: tensor \"{}\": {} {}; allowed with the metadata \"{}.ssm.*\": {}", out.source_, t.name,
+        return invalid("{}: tensor \"{}\": {} {}; allowed with the metadata \"{}.ssm.*\": {}", file.source(), t.name,
                        placed, tensor.tiled.columns ? "columns" : "rows", shape.architecture, tensor.tiled.end());
     }
-    out.tensors_.push_back(std::move(tensor));
+    tensors_.push_back(std::move(tensor));
   }
-  RETURN_IF_ERROR(out.finish());
-  return out;
+  return Status::ok();
 }
 
 Status Checkpoint::add_file(const std::string& path) {
@@ -258,7 +267,13 @@ std::span<const uint8_t> Checkpoint::file_bytes(size_t file, uint64_t offset, ui
   stored.bytes = bytes;
   if (!gguf_) return shards_[file]->bytes(stored);
   if (file == kMade) return std::span<const uint8_t>(made_).subspan(offset, bytes);
-  return file == kMmproj ? mmproj_->bytes(stored) : gguf_->bytes(stored);
+  return gguf_file(file).bytes(stored);
+}
+
+// Of kMade the vision tower's, whose tensors were put together.
+const GgufFile& Checkpoint::gguf_file(size_t file) const {
+  if (file >= kParts) return parts_[file - kParts];
+  return file == 0 ? *gguf_ : *mmproj_;
 }
 
 std::span<const uint8_t> Checkpoint::raw(const CheckpointTensor& t) const {
@@ -293,7 +308,7 @@ void Checkpoint::gather_rows(const CheckpointTensor& t, int64_t first, int64_t r
 
 const std::string& Checkpoint::file_source(const CheckpointTensor& t) const {
   if (!gguf_) return shards_[t.file]->source();
-  return t.file == 0 ? gguf_->source() : mmproj_->source();
+  return gguf_file(t.file).source();
 }
 
 uint64_t Checkpoint::packed_row_bytes(const CheckpointTensor& t) {
@@ -402,7 +417,7 @@ void Checkpoint::release(const CheckpointTensor& t) const {
   // Others may lie in what a scattered tensor is spread over: it stays until they are all read.
   if (t.scattered()) return;
   if (!gguf_) return shards_[t.file]->release(t.offset, t.bytes);
-  if (t.file != kMade) (t.file == kMmproj ? mmproj_ : gguf_)->release(t.offset, t.bytes);
+  if (t.file != kMade) gguf_file(t.file).release(t.offset, t.bytes);
 }
 
 void Checkpoint::release(std::string_view name) const {

@@ -1,5 +1,5 @@
-// Checkpoint: the tensors of a model on disk, regardless of the format: a GGUF file, or a Hugging Face folder with
-// model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases. It owns the mappings.
+// Checkpoint: the tensors of a model on disk, regardless of the format: a GGUF file or the parts of a split one, or a
+// Hugging Face folder with model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases. It owns the mappings.
 // Everything is immutable after open() and set_aside(), and every other method const, so any number of threads may read
 // different rows (or the same) at once.
 //
@@ -72,16 +72,17 @@ class Checkpoint {
  public:
   enum class Format : uint8_t { Safetensors, Gguf };
 
-  // `path` is a GGUF file, a .safetensors file, or a folder.
+  // `path` is a GGUF file (of a split model the first part), a .safetensors file, or a folder.
   static Result<Checkpoint> open(const std::string& path);
-  // From memory, for tests and fuzzing; the caller keeps `bytes` alive.
-  static Result<Checkpoint> from_gguf(GgufFile file);
+  // From memory, for tests and fuzzing; the caller keeps `bytes` alive. `parts`: those of a split model behind the
+  // first (gguf_parts.h).
+  static Result<Checkpoint> from_gguf(GgufFile file, std::vector<GgufFile> parts = {});
   static Result<Checkpoint> from_safetensors(SafetensorsFile file);
 
   Format format() const { return gguf_ ? Format::Gguf : Format::Safetensors; }
   const std::string& source() const { return source_; }
   uint64_t total_bytes() const { return total_bytes_; }  // of tensors()
-  // The GGUF file with its metadata; null for safetensors.
+  // The GGUF file with its metadata, of a split model the first part; null for safetensors.
   const GgufFile* gguf() const { return gguf_.get(); }
   // The GGUF file of its vision tower (mmproj.h); null: there is none.
   const GgufFile* mmproj() const { return mmproj_.get(); }
@@ -138,11 +139,15 @@ class Checkpoint {
   // Rows of a scattered tensor, one behind the other, as its type has them.
   void gather_rows(const CheckpointTensor& t, int64_t first, int64_t rows, uint8_t* out) const;
   const std::string& file_source(const CheckpointTensor& t) const;
+  const GgufFile& gguf_file(size_t file) const;
+  Status add_gguf(const GgufFile& file, size_t number, const GgufModelShape& shape);
 
   std::string source_;
-  // Files of a GGUF checkpoint: the model, its vision tower, and what was put together of that one's tensors.
-  static constexpr size_t kMmproj = 1, kMade = 2;
+  // Files of a GGUF checkpoint: the model, its vision tower, what was put together of that one's tensors, and the parts
+  // of a split model behind the first.
+  static constexpr size_t kMmproj = 1, kMade = 2, kParts = 3;
   std::unique_ptr<GgufFile> gguf_, mmproj_;
+  std::vector<GgufFile> parts_;
   std::vector<uint8_t> made_;
   std::vector<std::unique_ptr<SafetensorsFile>> shards_;
   std::vector<CheckpointTensor> tensors_, aside_;

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "checkpoint/config_rope.h"
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_parts.h"
 #include "checkpoint/limits.h"
 #include "checkpoint/mmproj.h"
 #include "checkpoint/unique_json.h"
@@ -371,7 +372,7 @@ Result<ModelConfigFields> read_model_config(const std::string& path, std::span<c
     ASSIGN_OR_RETURN(Json config, read_json_file(path));
     return parse_model_config(std::move(config), path, overrides, families);
   }
-  ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
+  ASSIGN_OR_RETURN(const GgufFile file, open_gguf_model(path));
   return read_model_config(file, overrides, families);
 }
 

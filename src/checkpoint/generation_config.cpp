@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_parts.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/limits.h"
 #include "checkpoint/unique_json.h"
@@ -75,7 +76,7 @@ Result<GenerationDefaults> read_generation_config(const std::string& path) {
     ASSIGN_OR_RETURN(const Json config, parse_unique_json(text, file));
     return parse_generation_config(config, file);
   }
-  ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
+  ASSIGN_OR_RETURN(const GgufFile file, open_gguf_model(path));
   return read_generation_config(file);
 }
 

@@ -124,7 +124,6 @@ Choice of_gguf(const GgufChoice& g) {
   Choice c;
   c.files = g.files;
   c.gguf = g.path;
-  c.parts = g.parts;
   return c;
 }
 

@@ -29,7 +29,6 @@ struct Choice {
   std::vector<RepoFile> files;  // the small ones first
   std::string index;            // safetensors in shards: whose names add_shards() takes from this file
   std::string gguf;             // path of the GGUF file to open; "": the folder is the model
-  size_t parts = 1;             // of the GGUF file
   std::string by_rule;          // how it was chosen when it was not asked for: "Q4_K_M"
 };
 

@@ -272,11 +272,6 @@ struct Hub::Fetch {
   Result<FetchedModel> run() {
     ASSIGN_OR_RETURN(const Listing listing, list());
     ASSIGN_OR_RETURN(Choice choice, choose_files(listing, name.file, name.repo));
-    if (choice.parts > 1 && options.runnable)
-      return error(Code::Unsupported,
-                   "{}: {} is split into {} files, which are not read here; choose another file, or fetch it (reprise "
-                   "pull) and merge it with llama-gguf-split",
-                   name.repo, choice.gguf, choice.parts);
     const Snapshot snapshot = hub.cache_.snapshot(name, listing.commit);
     if (!choice.index.empty()) RETURN_IF_ERROR(fetch_index(choice, listing, snapshot));
     ASSIGN_OR_RETURN(const auto downloads, downloads_of(choice.files, snapshot));
@@ -288,7 +283,6 @@ struct Hub::Fetch {
     out.files = downloads.size();
     out.path = choice.gguf.empty() ? snapshot.folder : snapshot.folder + "/" + choice.gguf;
     out.by_rule = choice.by_rule;
-    out.parts = choice.parts;
     return out;
   }
 };

@@ -15,16 +15,14 @@ namespace reprise::hub {
 struct FetchOptions {
   bool progress = true;               // a bar, or lines where there is no terminal
   std::function<bool()> stop;         // asked often; true ends the fetch with Cancelled and keeps what has arrived
-  bool runnable = false;              // refuse what could not be run before it is fetched: split GGUF files
   std::string curl = "libcurl.so.4";  // for tests
 };
 
 struct FetchedModel {
-  std::string path;     // a folder or a GGUF file
+  std::string path;     // a folder or a GGUF file, of a split one the first part
   std::string by_rule;  // as in Choice
   uint64_t bytes = 0;   // of the model
   size_t files = 0;
-  size_t parts = 1;      // of the GGUF file
   uint64_t fetched = 0;  // bytes that were missing; 0: everything was there
 };
 

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "checkpoint/gguf_parts.h"
 #include "weights/chunked_file.h"
 #include "weights/content_hash.h"
 
@@ -46,7 +47,7 @@ uint64_t checksum_of(Header header, const std::vector<uint64_t>& sums) {
 // The checkpoint's files, as far as weights come from them.
 Result<std::vector<std::string>> files_of(const fs::path& source) {
   std::error_code failed;
-  if (!fs::is_directory(source, failed)) return std::vector<std::string>{source.string()};
+  if (!fs::is_directory(source, failed)) return checkpoint::gguf_part_paths(source.string());
   std::vector<std::string> files;
   for (fs::directory_iterator it(source, failed), end; !failed && it != end; it.increment(failed))
     if (it->path().extension() == ".safetensors" || it->path().extension() == ".json")

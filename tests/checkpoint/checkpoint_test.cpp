@@ -214,7 +214,7 @@ TEST(Checkpoint, GgufHeadErrors) {
   GgufBuilder split;
   split.key("split.count", 2);
   put<uint16_t>(split.metadata, 3);
-  expect_error(status(split), {"one of 3 files of a split GGUF"});
+  expect_error(status(split), {"one of 3 files of a split GGUF model, of which 1 are here"});
   GgufBuilder twice;
   twice.str("general.architecture", "qwen2")
       .f32_tensor("output.weight", {1}, {1})

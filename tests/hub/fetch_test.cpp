@@ -479,11 +479,9 @@ TEST_F(Fetching, GgufFilesByTagAndSplitOnes) {
   EXPECT_EQ(server.asked("00001-of-00002.gguf"), 0);
   const auto split = fetch("org/name-GGUF:q8_0");
   ASSERT_TRUE(split.is_ok()) << split.status().message();
-  EXPECT_EQ(split->parts, 2u);
+  EXPECT_EQ(split->files, 2u);
+  EXPECT_EQ(split->path, folder / ("models--org--name-GGUF/snapshots/" + commit + "/m-Q8_0-00001-of-00002.gguf"));
   EXPECT_TRUE(folder.has("models--org--name-GGUF/snapshots/" + commit + "/m-Q8_0-00002-of-00002.gguf"));
-  FetchOptions runnable;
-  runnable.runnable = true;
-  EXPECT_TRUE(holds(fetch("org/name-GGUF:Q8_0", runnable).status().message(), "is split into 2 files"));
 }
 
 TEST_F(Fetching, OfflineAsksNobody) {
