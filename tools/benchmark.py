@@ -131,7 +131,9 @@ def share(value):
 # -- the sections: what each measures, and the table that its data make -------------------------------------------------
 
 FORM_NAMES = {"bf16": ("bf16", "x"), "w8a8": ("W8A8", "x Q8_0"), "q8_0": ("Q8_0 file", "x"), "q4_0": ("Q4_0 file", "x"),
-              "q4_1": ("Q4_1 file", "x")}
+              "q4_1": ("Q4_1 file", "x"), "q4_k_m": ("Q4_K_M file", "x"), "q5_k_m": ("Q5_K_M file", "x"),
+              "q6_k": ("Q6_K file", "x"), "q3_k_m": ("Q3_K_M file", "x"), "q2_k": ("Q2_K file", "x"),
+              "iq4_nl": ("IQ4_NL file", "x"), "iq4_xs": ("IQ4_XS file", "x")}
 
 
 def peers_section(name, shape, *flags):
@@ -147,20 +149,24 @@ def peers_section(name, shape, *flags):
 def show_peers(data):
     forms = data["forms"]
     cells = list(dict.fromkeys(c for f in forms.values() for c in f["cells"]))
+    third = {form for form, f in forms.items() if any("openvino" in c for c in f["cells"].values())}
     rows = []
     for cell in cells:
         row = [cell]
-        for form in forms.values():
+        for name, form in forms.items():
             found = form["cells"].get(cell)
             if not found:
-                row += ["", ""]
+                row += ["", "", *([""] if name in third else [])]
                 continue
             of = found.get("pct_peak") if cell.startswith("prefill") else found.get("pct_bandwidth")
             unit = f" {found['unit']}" if "unit" in found else ""
             row += [figure(found["ours"]) + unit + (f" ({share(of)})" if of else ""),
                     f"{found['ours'] / found['peer']:.2f}"]
+            if name in third:
+                row.append(f"{found['ours'] / found['openvino']:.2f}" if "openvino" in found else "")
         rows.append(row)
-    return table([f"{data['name']}, tok/s", *(n for form in forms for n in FORM_NAMES[form])], rows)
+    return table([f"{data['name']}, tok/s", *(n for form in forms for n in
+                                              (*FORM_NAMES[form], *(["x OpenVINO"] if form in third else [])))], rows)
 
 
 def measure_experts(run):
@@ -468,7 +474,7 @@ def show_quantised(data):
 
 # name: title, minutes, measure, show
 SECTIONS = {
-    "qwen3": ("Qwen3-0.6B compared with llama.cpp", 90, *peers_section("Qwen3-0.6B", "qwen3-0.6b")),
+    "qwen3": ("Qwen3-0.6B compared with llama.cpp", 90, *peers_section("Qwen3-0.6B", "qwen3-0.6b", "--openvino")),
     "smollm2": ("SmolLM2-135M compared with llama.cpp", 40, *peers_section("SmolLM2-135M", "smollm2-135m")),
     "experts-peers": ("Experts compared with llama.cpp", 25, *peers_section(
         "Qwen3-30B-A3B", "qwen3-30b-a3b", "--layers", 2, "--formats", "bf16,w8a8", "--only", "batch", "--batches", "1,8,32")),

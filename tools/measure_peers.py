@@ -32,9 +32,16 @@ FORMATS = {  # ours: flags; peer: format of the file
     "q4_0": (None, "Q4_0"),
     "q4_1": (None, "Q4_1"),
     "q4_k_m": (None, "Q4_K_M"),
+    "q5_k_m": (None, "Q5_K_M"),
+    "q6_k": (None, "Q6_K"),
+    "q3_k_m": (None, "Q3_K_M"),
+    "q2_k": (None, "Q2_K"),
+    "iq4_nl": (None, "IQ4_NL"),
+    "iq4_xs": (None, "IQ4_XS"),
 }
 COLOURS = {"bf16": "#2f6fb3", "w8a8": "#b3432f", "q8_0": "#7a4fa3", "q4_0": "#2e8b57", "q4_1": "#2e8b57",
-           "q4_k_m": "#2e8b57"}
+           "q4_k_m": "#2e8b57", "q5_k_m": "#8a6d1f", "q6_k": "#5f6f7f", "q3_k_m": "#8a6d1f",
+           "q2_k": "#5f6f7f", "iq4_nl": "#c2722b", "iq4_xs": "#c2722b"}
 CONTEXTS = (128, 1024)
 
 
@@ -94,9 +101,13 @@ class Sides:
         return {int(size): value for size, value in answer[kind].items()}
 
     def prefill(self):
-        ours = self.ours([1], 512, 2, 3)[0]
-        other = self.openvino("prefill", [512], 1)
-        return {"prefill 512": (ours["prefill_tok_s"], self.peer(["-p", 512, "-n", 0])[0], ours, other.get(512))}
+        out = {}
+        other = self.openvino("prefill", self.args.prompts, 1)
+        for prompt in self.args.prompts:
+            row = self.ours([1], prompt, 2, 3)[0]
+            out[f"prefill {prompt}"] = (row["prefill_tok_s"], self.peer(["-p", prompt, "-n", 0])[0], row,
+                                        other.get(prompt))
+        return out
 
     def decode(self):
         out = {}
@@ -230,8 +241,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default="build/release/bin/reprise")
     parser.add_argument("--out", default="docs/plots", type=pathlib.Path)
-    parser.add_argument("--formats", default="bf16,w8a8,q8_0,q4_0,q4_1")
+    parser.add_argument("--formats", default="bf16,w8a8,q8_0,q4_0,q4_1,q4_k_m")
     parser.add_argument("--only", default="prefill,decode,batch", help="prefill, decode, batch")
+    parser.add_argument("--prompts", default="128,512,2048", help="tokens of the prompts of prefill")
     parser.add_argument("--batches", default="1,2,4,8,16,32,64")
     parser.add_argument("--batch-output-len", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
@@ -242,6 +254,7 @@ def main():
     parser.add_argument("shapes", nargs="+", metavar="NAME=MODEL_FOLDER")
     args = parser.parse_args()
     args.batches = [int(b) for b in args.batches.split(",")]
+    args.prompts = [int(p) for p in args.prompts.split(",")]
     args.only = args.only.split(",")
     for form in args.formats.split(","):
         if form not in FORMATS:

@@ -87,7 +87,8 @@ class Maker {
       const int64_t qkv_rows = (m_.heads + 2 * m_.kv_heads) * m_.head_size;
       for (const BlockFormatInfo& b : kBlockFormats) {
         if (h % b.elements != 0) continue;
-        if (b.format == BlockFormat::Q5_0 || b.format == BlockFormat::Q5_1) continue;  // the groups of q5_k
+        using enum BlockFormat;
+        if (b.format == Q5_0 || b.format == Q5_1 || b.format == IQ4_XS) continue;  // the groups of q5_k and iq4_nl
         const Attrs format{{"format", std::string(b.name)}};
         const std::string name(b.name);
         out.push_back({op, m_.name, name + " qkv", t(), {rows(h), blocks(qkv_rows, h, b.format)}, format});

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/block_format.h"
 #include "base/half.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/wide.h"
@@ -23,8 +24,6 @@ REPRISE_INLINE uint32_t u32_at(const uint8_t* p) {
   std::memcpy(&v, p, 4);
   return v;
 }
-
-constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 struct Q8_0 {
   static constexpr size_t kElements = 32, kBytes = 34;
@@ -88,8 +87,8 @@ struct Iq4Nl {
   static constexpr size_t kElements = 32, kBytes = 18;
   REPRISE_INLINE static void block(const uint8_t* p, float* out) {
     const float d = half_at(p);
-    for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(kIq4Values[p[2 + i] & 15]);
-    for (int i = 0; i < 16; ++i) out[16 + i] = d * static_cast<float>(kIq4Values[p[2 + i] >> 4]);
+    for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(kIq4Numbers[p[2 + i] & 15]);
+    for (int i = 0; i < 16; ++i) out[16 + i] = d * static_cast<float>(kIq4Numbers[p[2 + i] >> 4]);
   }
 };
 
@@ -200,8 +199,8 @@ struct Iq4Xs {
       const int s = ((p[4 + j / 2] >> (j % 2 * 4)) & 15) | ((high >> 2 * j) & 3) << 4;
       const float scale = d * static_cast<float>(s - 32);
       const uint8_t* q = p + 8 + 16 * j;
-      for (int i = 0; i < 16; ++i) out[32 * j + i] = scale * static_cast<float>(kIq4Values[q[i] & 15]);
-      for (int i = 0; i < 16; ++i) out[32 * j + 16 + i] = scale * static_cast<float>(kIq4Values[q[i] >> 4]);
+      for (int i = 0; i < 16; ++i) out[32 * j + i] = scale * static_cast<float>(kIq4Numbers[q[i] & 15]);
+      for (int i = 0; i < 16; ++i) out[32 * j + 16 + i] = scale * static_cast<float>(kIq4Numbers[q[i] >> 4]);
     }
   }
 };

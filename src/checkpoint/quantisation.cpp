@@ -65,11 +65,9 @@ QuantPlan gguf_plan(const Checkpoint& checkpoint) {
       q.unpacked = t.type_name + " kv_b_proj";
     } else if (!t.whole_blocks()) {  // columns of heads in another order
       q.unpacked = t.type_name + " " + std::string(module_of(t.name).substr(module_of(t.name).rfind('.') + 1));
-    } else if (const auto block = kept_format(t.type)) {
-      q = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = *block};
-      plan.format = Quantization::Gguf;
     } else {
-      q.unpacked = t.type_name;
+      q = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = kept_format(t.type).value()};
+      plan.format = Quantization::Gguf;
     }
   }
   return plan;

@@ -422,9 +422,8 @@ void add_products(OpRegistry& ops) {
       "Tensor : linear",
       infer_linear_blocks,
       "[T, K], u8 [N, bytes of a row], [N]? -> [T, N]: linear with a weight in GGUF blocks (format q8_0, q4_0, "
-      "q4_1, q5_0, q5_1, mxfp4, q4_k, q5_k or q6_k), summed in fp32: each number times its factor, or in bf16 by "
-      "blocks "
-      "(sum_order.cpp)");
+      "q4_1, q5_0, q5_1, mxfp4, q2_k to q6_k, iq4_nl or iq4_xs), summed in fp32: each number times its factor, or in "
+      "bf16 by blocks (sum_order.cpp)");
   ops.add("embedding_blocks(Table table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
           infer_embedding_blocks,
           "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");

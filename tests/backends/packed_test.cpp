@@ -16,7 +16,43 @@ struct Packed {
   TestTensor numbers, factors, minima;
 };
 
-int64_t part_of(BlockFormat f) { return f == BlockFormat::Q6_K ? 16 : 32; }
+int64_t part_of(BlockFormat f) {
+  return f == BlockFormat::Q2_K || f == BlockFormat::Q3_K || f == BlockFormat::Q6_K ? 16 : 32;
+}
+
+// The formulas written out here once more, as llama.cpp's dequantize_row_q2_K and _q3_K (ggml-quants.c) walk a block.
+void read_block_q2_k(const uint8_t* block, float d, float dmin, float* number, float* factor, float* minimum) {
+  const uint8_t* q = block + 16;
+  for (int j = 0; j < 16; ++j) {
+    factor[j] = d * static_cast<float>(block[j] & 15);
+    minimum[j] = -(dmin * static_cast<float>(block[j] >> 4));
+  }
+  for (int n = 0; n < 256; n += 128, q += 32)
+    for (int j = 0; j < 4; ++j)
+      for (int l = 0; l < 32; ++l) *number++ = static_cast<float>(q[l] >> (2 * j) & 3);
+}
+void read_block_q3_k(const uint8_t* block, float d, float* number, float* factor) {
+  uint32_t words[4];
+  std::memcpy(words, block + 96, 12);
+  const uint32_t all = words[2];
+  words[2] = (words[0] >> 4 & 0x0f0f0f0fu) | (all >> 4 & 0x03030303u) << 4;
+  words[3] = (words[1] >> 4 & 0x0f0f0f0fu) | (all >> 6 & 0x03030303u) << 4;
+  words[0] = (words[0] & 0x0f0f0f0fu) | (all & 0x03030303u) << 4;
+  words[1] = (words[1] & 0x0f0f0f0fu) | (all >> 2 & 0x03030303u) << 4;
+  int8_t scales[16];
+  std::memcpy(scales, words, 16);
+  for (int j = 0; j < 16; ++j) factor[j] = d * static_cast<float>(scales[j] - 32);
+  const uint8_t *high = block, *q = block + 32;
+  for (int n = 0, mask = 1; n < 256; n += 128, q += 32)
+    for (int j = 0; j < 4; ++j, mask <<= 1)
+      for (int l = 0; l < 32; ++l) *number++ = static_cast<float>((q[l] >> (2 * j) & 3) - (high[l] & mask ? 0 : 4));
+}
+
+// The numbers of the four bits of IQ4_NL and IQ4_XS: kvalues_iq4nl of llama.cpp's ggml-common.h.
+float iq4_number(int nibble) {
+  constexpr int8_t kValues[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  return kValues[nibble & 15];
+}
 
 // A block with the formulas written out here once more (of K types as llama.cpp's dequantize_row_q*_K has them): its
 // numbers, the factors and minima of its parts.
@@ -74,6 +110,25 @@ void read_block(BlockFormat format, const uint8_t* block, float* number, float* 
         for (int i = 0; i < 32; ++i)
           number[32 * j + i] = static_cast<float>((low[j / 2 * 32 + i] >> (j % 2 * 4) & 15) +
                                                   (fifth && (high[i] >> j & 1) != 0 ? 16 : 0));
+      }
+      return;
+    }
+    case BlockFormat::Q2_K: return read_block_q2_k(block, half(80), half(82), number, factor, minimum);
+    case BlockFormat::Q3_K: return read_block_q3_k(block, half(108), number, factor);
+    case BlockFormat::IQ4_NL:
+      factor[0] = half(0);
+      for (int i = 0; i < 32; ++i) number[i] = iq4_number(i < 16 ? block[2 + i] : block[2 + i - 16] >> 4);
+      return;
+    case BlockFormat::IQ4_XS: {
+      const int high = block[2] | block[3] << 8;
+      for (int j = 0; j < 8; ++j) {
+        const int low = block[4 + j / 2] >> (4 * (j % 2)) & 15;
+        factor[j] = half(0) * static_cast<float>((low | (high >> (2 * j) & 3) << 4) - 32);
+        const uint8_t* q = block + 8 + 16 * j;
+        for (int i = 0; i < 16; ++i) {
+          number[32 * j + i] = iq4_number(q[i]);
+          number[32 * j + 16 + i] = iq4_number(q[i] >> 4);
+        }
       }
       return;
     }
@@ -164,9 +219,9 @@ class PackedOps : public testing::TestWithParam<Isa> {
     for (int64_t r = 0; r < m; ++r) {
       const float* row = wide.as<float>() + r * k;
       std::vector<float> sums;
-      for (int64_t b = 0; b < k && w.part == 32; b += 32) {
+      for (int64_t b = 0; b < k; b += w.part) {
         float part[16];
-        for (int64_t i = 0; i < 16; ++i) part[i] = row[b + i] + row[b + 16 + i];
+        for (int64_t i = 0; i < 16; ++i) part[i] = w.part == 32 ? row[b + i] + row[b + 16 + i] : row[b + i];
         for (int64_t half = 8; half > 0; half /= 2)
           for (int64_t i = 0; i < half; ++i) part[i] = part[i] + part[i + half];
         sums.push_back(part[0]);
@@ -376,7 +431,8 @@ TEST_P(PackedOps, RowBlocksPackAsTheWhole) {
     const ParamLayout& layout = *runner.kernels().layout(DeviceKind::Cpu, packed_layout(f.format));
     const Bytes whole = runner.pack(w.blocks, layout.name);
     // A factor and a minimum of 6 bits take a byte each.
-    const int64_t more = f.elements == 256 && f.factors == 2 ? 4 : 0;
+    const bool sixteen = f.format == BlockFormat::Q3_K || f.format == BlockFormat::Q4_K || f.format == BlockFormat::Q5_K;
+    const int64_t more = sixteen ? 4 : f.format == BlockFormat::IQ4_XS ? 2 : 0;
     EXPECT_EQ(whole.size(), static_cast<size_t>(192 * blocks * (f.bytes + more)));
     Bytes pieces(whole.size(), 0);
     const int64_t row = blocks * f.bytes;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace reprise::cpu {
 namespace {
@@ -120,6 +121,14 @@ uint64_t eight_bytes(const uint8_t* p) {
   return v;
 }
 void put_word(uint8_t* words, int64_t column, uint32_t word) { std::memcpy(words + column * 4, &word, 4); }
+// Its lower 16 bits.
+void put_half(uint8_t* halves, int64_t column, uint32_t word) { std::memcpy(halves + column * 2, &word, 2); }
+
+// 32 nibbles of which number i is in the low and number 16 + i in the high one of byte i, as four words of neighbours.
+void place_halves(const uint8_t* numbers, uint8_t* to, int64_t column) {
+  for (int64_t group = 0; group < 4; ++group, to += 4 * kPanelWidth)
+    put_word(to, column, squeezed<4>(eight_bytes(numbers + group % 2 * 8) >> (group / 2 * 4)));
+}
 
 // The eight factors or minima of 6 bits that the 12 bytes of q4_k and q5_k hold.
 void six_bits(const uint8_t* s, uint8_t (&factors)[8], uint8_t (&minima)[8]) {
@@ -156,6 +165,58 @@ void place_nibbles(const uint8_t* block, uint8_t* to, int64_t column) {
   }
 }
 
+// Numbers of 2 bits; a byte has the factor of 16 of them in its low half and the minimum in the high one, as in the file.
+void place_q2_k(const uint8_t* block, uint8_t* to, int64_t column) {
+  uint8_t head[4];
+  std::memcpy(head, block + 80, 4);
+  head[3] ^= 0x80;
+  std::memcpy(to + 2 * column, head, 2);
+  std::memcpy(to + 2 * (kPanelWidth + column), head + 2, 2);
+  to += 4 * kPanelWidth;
+  for (int j = 0; j < 16; ++j) {
+    to[column] = block[j];
+    to += kPanelWidth;
+    const uint8_t* q = block + 16 + j / 8 * 32 + j % 2 * 16;
+    for (int e = 0; e < 2; ++e, to += 2 * kPanelWidth)
+      put_half(to, column, squeezed<2>(eight_bytes(q + 8 * e) >> (j / 2 % 4 * 2)));
+  }
+}
+
+// Numbers of 3 bits: the lower 16 of a group's 24 bits in an integer of two bytes, the upper 8 in a byte behind it.
+void place_q3_k(const uint8_t* block, uint8_t* to, int64_t column) {
+  const uint8_t *high = block, *low = block + 32, *scales = block + 96;
+  std::memcpy(to + 2 * column, block + 108, 2);
+  to += 2 * kPanelWidth;
+  for (int j = 0; j < 16; ++j) {
+    const int lower = j < 8 ? scales[j] & 15 : scales[j - 8] >> 4, upper = scales[8 + j % 4] >> (j / 4 * 2) & 3;
+    to[column] = static_cast<uint8_t>((lower | upper << 4) - 32);
+    to += kPanelWidth;
+    for (int e = 0; e < 2; ++e) {
+      const int first = j % 2 * 16 + 8 * e;
+      const uint64_t two = eight_bytes(low + j / 8 * 32 + first) >> (j / 2 % 4 * 2) & 0x0303030303030303u;
+      const uint64_t third = eight_bytes(high + first) >> (j / 2) & 0x0101010101010101u;
+      const uint32_t numbers = squeezed<3>(two | third << 2);
+      put_half(to, column, numbers);
+      to += 2 * kPanelWidth;
+      to[column] = static_cast<uint8_t>(numbers >> 16);
+      to += kPanelWidth;
+    }
+  }
+}
+
+void place_iq4_xs(const uint8_t* block, uint8_t* to, int64_t column) {
+  std::memcpy(to + 2 * column, block, 2);
+  to += 2 * kPanelWidth;
+  const int high = block[2] | block[3] << 8;
+  for (int j = 0; j < 8; ++j) {
+    const int factor = (block[4 + j / 2] >> (j % 2 * 4) & 15) | (high >> (2 * j) & 3) << 4;
+    to[column] = static_cast<uint8_t>(factor - 32);
+    to += kPanelWidth;
+    place_halves(block + 8 + 16 * j, to, column);
+    to += 16 * kPanelWidth;
+  }
+}
+
 void place_q6_k(const uint8_t* block, uint8_t* to, int64_t column) {
   std::memcpy(to + 2 * column, block + 208, 2);
   to += 2 * kPanelWidth;
@@ -166,8 +227,7 @@ void place_q6_k(const uint8_t* block, uint8_t* to, int64_t column) {
     for (int e = 0; e < 2; ++e) {
       put_word(to, column, squeezed<4>(eight_bytes(low + 8 * e) >> (j / 4 % 2 * 4)));
       to += 4 * kPanelWidth;
-      const auto upper = static_cast<uint16_t>(squeezed<2>(eight_bytes(high + 8 * e) >> (j / 2 % 4 * 2)));
-      std::memcpy(to + 2 * column, &upper, 2);
+      put_half(to, column, squeezed<2>(eight_bytes(high + 8 * e) >> (j / 2 % 4 * 2)));
       to += 2 * kPanelWidth;
     }
   }
@@ -176,7 +236,10 @@ void place_q6_k(const uint8_t* block, uint8_t* to, int64_t column) {
 // A row's block into one column of a panel's block.
 template <BlockFormat kFormat>
 void place_block(const uint8_t* block, uint8_t* to, int64_t column) {
+  if constexpr (kFormat == BlockFormat::Q2_K) return place_q2_k(block, to, column);
+  if constexpr (kFormat == BlockFormat::Q3_K) return place_q3_k(block, to, column);
   if constexpr (kFormat == BlockFormat::Q6_K) return place_q6_k(block, to, column);
+  if constexpr (kFormat == BlockFormat::IQ4_XS) return place_iq4_xs(block, to, column);
   if constexpr (kFormat == BlockFormat::Q4_K || kFormat == BlockFormat::Q5_K)
     return place_nibbles<kFormat == BlockFormat::Q5_K>(block, to, column);
   constexpr BlockFormatInfo kInfo = block_format_info(kFormat);
@@ -190,11 +253,10 @@ void place_block(const uint8_t* block, uint8_t* to, int64_t column) {
     for (int64_t i = 0; i < 32; ++i) to[i * kPanelWidth + column] = numbers[i];
     return;
   }
-  // The file has number i in the low and number 16 + i in the high nibble of byte i.
+  if constexpr (!kFifth) return place_halves(numbers, to, column);
   for (int64_t group = 0; group < 4; ++group) {
     put_word(to, column, squeezed<4>(eight_bytes(numbers + group % 2 * 8) >> (group / 2 * 4)));
     to += 4 * kPanelWidth;
-    if (!kFifth) continue;
     to[column] = fifth[group];
     to += kPanelWidth;
   }
@@ -202,8 +264,14 @@ void place_block(const uint8_t* block, uint8_t* to, int64_t column) {
 
 // Bytes of a block's column in a panel. A factor of 6 bits takes a byte there.
 constexpr int64_t column_bytes(BlockFormat format) {
-  const bool six = format == BlockFormat::Q4_K || format == BlockFormat::Q5_K;
-  return block_format_info(format).bytes + (six ? 4 : 0);
+  const int64_t bytes = block_format_info(format).bytes;
+  switch (format) {
+    case BlockFormat::Q3_K:
+    case BlockFormat::Q4_K:
+    case BlockFormat::Q5_K: return bytes + 4;
+    case BlockFormat::IQ4_XS: return bytes + 2;
+    default: return bytes;
+  }
 }
 
 template <BlockFormat kFormat>
@@ -248,15 +316,9 @@ std::string packed_layout(BlockFormat format) { return fmt::format("{}_panel64",
 void register_layouts(KernelRegistry& kernels) {
   kernels.add(ParamLayout{"row_major", DeviceKind::Cpu, row_major_bytes, row_major_pack});
   kernels.add(ParamLayout{"panel64", DeviceKind::Cpu, panel_bytes, panel_pack});
-  add_packed<BlockFormat::Q8_0>(kernels);
-  add_packed<BlockFormat::Q4_0>(kernels);
-  add_packed<BlockFormat::Q4_1>(kernels);
-  add_packed<BlockFormat::Mxfp4>(kernels);
-  add_packed<BlockFormat::Q5_0>(kernels);
-  add_packed<BlockFormat::Q5_1>(kernels);
-  add_packed<BlockFormat::Q4_K>(kernels);
-  add_packed<BlockFormat::Q5_K>(kernels);
-  add_packed<BlockFormat::Q6_K>(kernels);
+  [&]<size_t... kAt>(std::index_sequence<kAt...>) {
+    (add_packed<kBlockFormats[kAt].format>(kernels), ...);
+  }(std::make_index_sequence<kBlockFormats.size()>());
 }
 
 }  // namespace reprise::cpu

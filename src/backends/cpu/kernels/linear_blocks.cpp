@@ -38,7 +38,7 @@ void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
           const int64_t block = linear_row_block(count);
           for (int64_t m = begin; m < begin + count; m += block) {
             call.rows = std::min(block, begin + count - m);
-            way.set_rows(call, x + m * k, k, has_minima(a.format), own);
+            way.set_rows(call, x + m * k, k, minimum_k(a.format), own);
             for (int64_t p = mine.begin; p < mine.end; ++p) {
               const int64_t column = p * kPanelColumns;
               const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));

@@ -26,8 +26,8 @@ static inline size_t linear_thread_bytes(int64_t rows, int64_t k) {
   return static_cast<size_t>((rows < kBlockRows ? rows : kBlockRows) * linear_x_stride(k)) * sizeof(float);
 }
 
-// The same where weights lie in blocks of 32 k: a row's sum of each block goes behind the row.
-static inline int64_t packed_x_stride(int64_t k) { return linear_x_stride(k + (k + 31) / 32); }
+// The same where weights lie in blocks of 16 or 32 k: a row's sum of each block goes behind the row.
+static inline int64_t packed_x_stride(int64_t k) { return linear_x_stride(k + (k + 15) / 16); }
 static inline size_t packed_thread_bytes(int64_t rows, int64_t k) {
   return static_cast<size_t>((rows < kBlockRows ? rows : kBlockRows) * packed_x_stride(k)) * sizeof(float);
 }

@@ -144,6 +144,39 @@ inline Reg reg_fp4(const uint8_t* words) {
 }
 #endif
 
+// Nibble kPart of each word as the number that it stands for in iq4_nl and iq4_xs.
+struct Iq4Floats {
+  alignas(64) float of[16] = {};
+  constexpr Iq4Floats() {
+    for (size_t i = 0; i < 16; ++i) of[i] = kIq4Numbers[i];
+  }
+};
+constexpr Iq4Floats kIq4Floats;
+template <int kPart>
+inline Reg reg_iq4(const uint8_t* words) {
+#if defined(__AVX512F__)
+  return _mm512_permutexvar_ps(_mm512_srli_epi32(_mm512_loadu_si512(words), 4 * kPart), _mm512_load_ps(kIq4Floats.of));
+#elif defined(__AVX2__) || defined(__aarch64__)
+  const Words index = words_at(words) >> (4 * kPart) & 15u;
+#if defined(__AVX2__)
+  const __m256i table =
+      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Numbers.data())));
+  const auto found = reinterpret_cast<SignedWords>(_mm256_shuffle_epi8(table, reinterpret_cast<__m256i>(index)));
+#else
+  const auto found = reinterpret_cast<SignedWords>(vqtbl1q_s8(vld1q_s8(kIq4Numbers.data()), vreinterpretq_u8_u32(index)));
+#endif
+  return reinterpret_cast<Reg>(__builtin_convertvector(found << 24 >> 24, Floats));
+#else
+  float out[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    uint32_t word;
+    std::memcpy(&word, words + 4 * i, 4);
+    out[i] = kIq4Floats.of[word >> (4 * kPart) & 15];
+  }
+  return reg_load(out);
+#endif
+}
+
 #if defined(__AVX2__) && !defined(__AVX512F__)
 // Bytes of each word as `choice` has them for one word, from the lowest one on; 128 and more is a zero.
 template <uint32_t kChoice>
@@ -197,15 +230,23 @@ inline BytePlanes planes_with_bits(const uint8_t* words, Words upper) {
   }
   return p;
 }
-// Numbers of 4 bits (E2M1) as bytes: twice the number, plus 12.
-inline BytePlanes fp4_planes(const uint8_t* words) {
+// What each nibble stands for.
+inline BytePlanes looked_up(const uint8_t* words, __m128i bytes) {
   const BytePlanes p = nibble_planes(words);
-  const __m256i table =
-      _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-  const auto looked_up = [&](Words w) {
+  const __m256i table = _mm256_broadcastsi128_si256(bytes);
+  const auto each = [&](Words w) {
     return reinterpret_cast<Words>(_mm256_shuffle_epi8(table, reinterpret_cast<__m256i>(w)));
   };
-  return {looked_up(p.even), looked_up(p.odd)};
+  return {each(p.even), each(p.odd)};
+}
+// Numbers of 4 bits (E2M1) as bytes: twice the number, plus 12.
+inline BytePlanes fp4_planes(const uint8_t* words) {
+  return looked_up(words, _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+}
+// Numbers of iq4_nl and iq4_xs, plus 127.
+inline BytePlanes iq4_planes(const uint8_t* words) {
+  const __m128i numbers = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Numbers.data()));
+  return looked_up(words, _mm_add_epi8(numbers, _mm_set1_epi8(127)));
 }
 #endif
 
@@ -316,6 +357,30 @@ struct PackedMxfp4 {
   }
 #endif
 };
+struct PackedIq4 {
+  static constexpr bool kTwoParts = false;
+  template <int kPart>
+  static Reg number(const uint8_t* group, int column) {
+    return reg_iq4<kPart>(group + 4 * column);
+  }
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  using Planes = BytePlanes;
+  static BytePlanes planes(const uint8_t* group, int column) { return iq4_planes(group + 4 * column); }
+  template <int kPart>
+  static Reg number(const BytePlanes& p) {
+    return p.number<kPart, 127>();
+  }
+#endif
+#if defined(__AVX512BF16__)
+  template <int kPair>
+  static __m512i pair(const uint8_t* group, int column) {
+    alignas(64) static constexpr auto kTable =
+        pair_table([](int i) { return kIq4Numbers[static_cast<size_t>(i % 16)]; });
+    return pair_of<kPair>(group + 4 * column, kTable);
+  }
+#endif
+};
+struct PackedIq4Nl : HalfFactors<18, 1>, PackedIq4 {};
 
 // K types: f16 factors and minima in the head, integers in the blocks behind it that multiply them exactly.
 template <int64_t kOfBlock, int64_t kNumberBytes, int64_t kFactors>
@@ -333,6 +398,60 @@ struct IntegerFactors {
   }
 };
 struct PackedQ4K : IntegerFactors<32, 16, 2>, PackedNibbles<0> {};
+struct PackedIq4Xs : IntegerFactors<32, 16, 1>, PackedIq4 {};
+
+// Numbers of 2 bits; the integers of factor and minimum share a byte.
+struct PackedQ2K {
+  static constexpr int64_t kBlockK = 16, kBlocks = 16, kHeadBytes = kPanelColumns * 4, kFactorBytes = kPanelColumns;
+  static constexpr int64_t kBlockBytes = kFactorBytes + kPanelColumns * 4;
+  static constexpr bool kMinimum = true, kTwoParts = false;
+  static Reg factor(const uint8_t* head, const uint8_t* block, int column) {
+    return reg_mul(reg_f16(reinterpret_cast<const uint16_t*>(head) + column),
+                   reg_field<0, 4, 1, 0>(widened<1>(block + column)));
+  }
+  static Reg minimum(const uint8_t* head, const uint8_t* block, int column) {
+    return reg_mul(reg_f16(reinterpret_cast<const uint16_t*>(head) + kPanelColumns + column),
+                   reg_field<4, 4, 1, 0>(widened<1>(block + column)));
+  }
+  template <int kPart>
+  static Reg number(const uint8_t* group, int column) {
+    return reg_field<2 * kPart, 2, 1, 0>(widened<2>(group + 2 * column));
+  }
+#if defined(__AVX512BF16__)
+  template <int kPair>
+  static __m512i pair(const uint8_t* group, int column) {
+    alignas(64) static constexpr auto kTable = pair_table([](int i) { return i % 4; });
+    const auto wide = reinterpret_cast<__m512i>(widened<2>(group + 2 * column));
+    const __m512i halves = _mm512_or_si512(wide, _mm512_slli_epi32(wide, 8));
+    return _mm512_permutexvar_epi16(_mm512_srli_epi16(halves, 2 * kPair), _mm512_load_si512(kTable.bits));
+  }
+#endif
+};
+
+// Numbers of 3 bits, less 4: the lower two bytes of a column's group, and the third behind those of all columns.
+struct PackedThreeBits {
+  static constexpr bool kTwoParts = true;
+  static Words numbers(const uint8_t* group, int column) {
+    return widened<2>(group + 2 * column) | widened<1>(group + 2 * kPanelColumns + column) << 16;
+  }
+  template <int kPart>
+  static Reg number(const uint8_t* group, int column) {
+    return reg_field<3 * kPart, 3, 1, 4>(numbers(group, column));
+  }
+#if defined(__AVX512BF16__)
+  template <int kPair>
+  static __m512i pair(const uint8_t* group, int column) {
+    alignas(64) static constexpr auto kTable = pair_table([](int i) { return i % 8 - 4; });
+    const auto all = reinterpret_cast<__m512i>(numbers(group, column));
+    // Numbers 0 to 3 stay in the lower half, and 4 to 7 go into the upper one.
+    const __m512i halves =
+        _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xffff), all, _mm512_slli_epi32(all, 4), 0xca);
+    return _mm512_permutexvar_epi16(_mm512_srli_epi16(halves, 3 * kPair), _mm512_load_si512(kTable.bits));
+  }
+#endif
+};
+struct PackedQ3K : IntegerFactors<16, 6, 1>, PackedThreeBits {};
+
 // Numbers of kBits more than the nibbles of a group's words, which lie behind them.
 template <int kBits, int kMinus>
 struct PackedMoreBits {
@@ -552,9 +671,13 @@ void with_format(BlockFormat format, const Body& body) {
     case BlockFormat::Mxfp4: return body(PackedMxfp4{});
     case BlockFormat::Q5_0: return body(PackedQ5_0{});
     case BlockFormat::Q5_1: return body(PackedQ5_1{});
+    case BlockFormat::Q2_K: return body(PackedQ2K{});
+    case BlockFormat::Q3_K: return body(PackedQ3K{});
     case BlockFormat::Q4_K: return body(PackedQ4K{});
     case BlockFormat::Q5_K: return body(PackedQ5K{});
     case BlockFormat::Q6_K: return body(PackedQ6K{});
+    case BlockFormat::IQ4_NL: return body(PackedIq4Nl{});
+    case BlockFormat::IQ4_XS: return body(PackedIq4Xs{});
   }
 }
 

@@ -13,7 +13,7 @@ template <class In>
 struct ChainWay {
   struct Mode {};
   // As fp32: as they lie, or widened into scratch.
-  static void set_rows(PackedPanel& to, const typename In::Type* x, int64_t k, bool, float* scratch) {
+  static void set_rows(PackedPanel& to, const typename In::Type* x, int64_t k, int64_t, float* scratch) {
     to.x = x;
     to.stride = k;
     if constexpr (sizeof(typename In::Type) == 4) return;
@@ -26,8 +26,8 @@ struct ChainWay {
 template <class W>
 struct SumsWay {
   using Mode = FlushSubnormals;
-  static void set_rows(PackedPanel& to, const uint16_t* x, int64_t k, bool minima, float* scratch) {
-    const PairRows<W> rows = pair_rows<W>(x, to.rows, k, minima, scratch);
+  static void set_rows(PackedPanel& to, const uint16_t* x, int64_t k, int64_t minimum_k, float* scratch) {
+    const PairRows<W> rows = pair_rows<W>(x, to.rows, k, minimum_k, scratch);
     to.x = rows.items;
     to.whole = rows.sums;
     to.stride = rows.stride;
@@ -54,10 +54,11 @@ inline int64_t packed_panel_bytes(BlockFormat format, int64_t k) {
   return bytes;
 }
 
-inline bool has_minima(BlockFormat format) {
-  bool has = false;
-  with_format(format, [&](auto p) { has = decltype(p)::kMinimum; });
-  return has;
+// How many k share a minimum; 0 where there are none.
+inline int64_t minimum_k(BlockFormat format) {
+  int64_t k = 0;
+  with_format(format, [&](auto p) { k = decltype(p)::kMinimum ? decltype(p)::kBlockK : 0; });
+  return k;
 }
 
 // As products() of linear_tiles.h.
@@ -77,7 +78,7 @@ void packed_products(const auto& a, const Launch& l, const Finish& finish) {
     PackedPanel call{.k = k, .direct = l.way, .c = scratch.c, .strip = scratch.strip};
     for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
       call.rows = std::min(mine.rows.end - m, block);
-      way.set_rows(call, x + m * k, k, has_minima(a.format), own);
+      way.set_rows(call, x + m * k, k, minimum_k(a.format), own);
       for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
         const int64_t base = p * kPanelColumns;
         const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));

@@ -1,4 +1,5 @@
-// Register tiles of a matrix product of bf16 rows with weights in GGUF blocks: sums by blocks of 32 k, of q6_k of 16.
+// Register tiles of a matrix product of bf16 rows with weights in GGUF blocks: sums by blocks of 32 k, of q2_k, q3_k and
+// q6_k of 16.
 //
 // The numbers of a block are exact in bf16, so they are added up as they are, and a factor is one multiply-add a block
 // and column: s = a chain from 0 over the pairs (k, k + 4) of each eight k in turn, the second of a pair first; then
@@ -135,14 +136,16 @@ PairRows<W> rows_of(const PackedPanel& a) {
 }
 
 template <class W>
-PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, bool minima, float* scratch) {
+PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, int64_t minimum_k, float* scratch) {
   const int64_t stride = packed_x_stride(k), items = k / kUnitK * W::kItems;
   auto* to = reinterpret_cast<typename W::Item*>(scratch);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t b = 0; b < k / kUnitK; ++b) {
       const uint16_t* block = x + r * k + b * kUnitK;
       W::arrange(block, to + r * stride + b * W::kItems);
-      if (minima) scratch[r * stride + items + b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
+      float* sums = scratch + r * stride + items;
+      if (minimum_k == kUnitK) sums[b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
+      if (minimum_k == 16) sums[2 * b] = reduce_add(Bf16::load(block)), sums[2 * b + 1] = reduce_add(Bf16::load(block + 16));
     }
   return {to, scratch + items, stride};
 }
@@ -232,7 +235,6 @@ int64_t sums_passes(int64_t rows, int columns) {
 // As packed_product() of packed_tiles.h.
 template <class W, class P>
 __attribute__((noinline)) void sums_product(const PackedPanel& a) {
-  static_assert(!P::kMinimum || P::kBlockK == kUnitK);
   constexpr int64_t kItems = W::kItems * P::kBlockK / kUnitK;
   const PairRows<W> x = rows_of<W>(a);
   each_part_of_panel<P>(a.panel, a.k / P::kBlockK, sums_passes<W>(a.rows, a.columns),

@@ -134,9 +134,13 @@ void with_format(BlockFormat format, const Body& body) {
     case BlockFormat::Mxfp4: return body(std::integral_constant<BlockFormat, BlockFormat::Mxfp4>{});
     case BlockFormat::Q5_0:
     case BlockFormat::Q5_1:
+    case BlockFormat::Q2_K:
+    case BlockFormat::Q3_K:
     case BlockFormat::Q4_K:
     case BlockFormat::Q5_K:
-    case BlockFormat::Q6_K: return;  // the entries do not accept them
+    case BlockFormat::Q6_K:
+    case BlockFormat::IQ4_NL:
+    case BlockFormat::IQ4_XS: return;  // the entries do not accept them
   }
 }
 
