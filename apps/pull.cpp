@@ -194,8 +194,10 @@ Status pull_by_name(const std::string& text, const HubOptions& flags) {
 constexpr const char* kFooter =
     "A hub's model goes where the hub's own tools keep it (~/.cache/huggingface/hub), so that they find it too, and\n"
     "only what Reprise reads is fetched: configuration, tokenizer, safetensors, or one GGUF file, of a split one all\n"
-    "parts. \":file\" is a GGUF file or its tag: org/name:Q4_K_M. Without, a repository of GGUF files gives Q4_K_M, else\n"
-    "Q8_0, else the only one there is. An interrupted fetch goes on where it ended. What is there already is brought up\n"
+    "parts. \":file\" is a GGUF file or its tag: org/name:Q4_K_M. Without, a repository of GGUF files gives Q4_K_M, "
+    "else\n"
+    "Q8_0, else the only one there is. An interrupted fetch goes on where it ended. What is there already is brought "
+    "up\n"
     "to date.\n"
     "\n"
     "  HF_ENDPOINT            another hub with Hugging Face's API; https://huggingface.co by default\n"

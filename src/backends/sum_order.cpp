@@ -57,7 +57,8 @@ const Order kCpu[] = {
      "the odd one first"},
     {{"linear_blocks", "lm_head_argmax_blocks", "grouped_linear_blocks"},
      kChain,
-     "one chain over the blocks of 32 K (16 of q2_k, q3_k and q6_k), ascending, from 0: the factor times a sum of the block's "
+     "one chain over the blocks of 32 K (16 of q2_k, q3_k and q6_k), ascending, from 0: the factor times a sum of the "
+     "block's "
      "numbers, "
      "then the minimum times the sum of the block's inputs (16 partial sums, then a tree); in a block one chain from 0 "
      "over the "

@@ -1,7 +1,7 @@
 // BlockFormat: the GGUF block types whose weights may stay packed in memory. A block of 32 numbers shares one or two
-// f16 factors, or a power of two; one of 256 (K types and IQ4_XS) has parts of 32 or 16 numbers, whose factors are small
-// integers times those of the block. Here, below checkpoint and ops, because files, op schemas and kernels must agree on the
-// names and sizes. Plain values, any thread.
+// f16 factors, or a power of two; one of 256 (K types and IQ4_XS) has parts of 32 or 16 numbers, whose factors are
+// small integers times those of the block. Here, below checkpoint and ops, because files, op schemas and kernels must
+// agree on the names and sizes. Plain values, any thread.
 #pragma once
 
 #include <array>
@@ -38,8 +38,7 @@ constexpr std::array<BlockFormatInfo, 13> kBlockFormats{{{BlockFormat::Q8_0, "q8
                                                          {BlockFormat::IQ4_XS, "iq4_xs", 256, 136, 0, 2, 1}}};
 
 // The numbers that the four bits of IQ4_NL and IQ4_XS stand for: GGUF's table, in steps that grow from the middle.
-constexpr std::array<int8_t, 16> kIq4Numbers{-127, -104, -83, -65, -49, -35, -22, -10,
-                                             1,    13,   25,  38,  53,  69,  89,  113};
+constexpr std::array<int8_t, 16> kIq4Numbers{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 constexpr const BlockFormatInfo& block_format_info(BlockFormat f) { return kBlockFormats[static_cast<size_t>(f)]; }
 

@@ -1,7 +1,7 @@
 // Checkpoint: the tensors of a model on disk, regardless of the format: a GGUF file or the parts of a split one, or a
-// Hugging Face folder with model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases. It owns the mappings.
-// Everything is immutable after open() and set_aside(), and every other method const, so any number of threads may read
-// different rows (or the same) at once.
+// Hugging Face folder with model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases.
+// It owns the mappings. Everything is immutable after open() and set_aside(), and every other method const, so any
+// number of threads may read different rows (or the same) at once.
 //
 // A *row* is one run of the last dimension; a vector is one row, and a matrix of shape [out, in] has `out` rows.
 #pragma once

@@ -431,7 +431,8 @@ TEST_P(PackedOps, RowBlocksPackAsTheWhole) {
     const ParamLayout& layout = *runner.kernels().layout(DeviceKind::Cpu, packed_layout(f.format));
     const Bytes whole = runner.pack(w.blocks, layout.name);
     // A factor and a minimum of 6 bits take a byte each.
-    const bool sixteen = f.format == BlockFormat::Q3_K || f.format == BlockFormat::Q4_K || f.format == BlockFormat::Q5_K;
+    const bool sixteen =
+        f.format == BlockFormat::Q3_K || f.format == BlockFormat::Q4_K || f.format == BlockFormat::Q5_K;
     const int64_t more = sixteen ? 4 : f.format == BlockFormat::IQ4_XS ? 2 : 0;
     EXPECT_EQ(whole.size(), static_cast<size_t>(192 * blocks * (f.bytes + more)));
     Bytes pieces(whole.size(), 0);

@@ -54,14 +54,15 @@ TEST(GgufParts, FilesByTheNameOfTheFirst) {
   const std::vector<std::string> all{golden(1), golden(2), golden(3), golden(4)};
   EXPECT_EQ(gguf_part_paths(golden(1)), all);
   for (const std::string& one :
-       {golden(2), data_dir() + "/gguf/granite.gguf", std::string("a-00001-of-000x4.gguf"), std::string("00001-of-00004.gguf"),
-        std::string(".gguf"), std::string("/no/such-00001-of-00002.gguf")})
+       {golden(2), data_dir() + "/gguf/granite.gguf", std::string("a-00001-of-000x4.gguf"),
+        std::string("00001-of-00004.gguf"), std::string(".gguf"), std::string("/no/such-00001-of-00002.gguf")})
     EXPECT_EQ(gguf_part_paths(one), std::vector<std::string>{one});
 }
 
 TEST(GgufParts, AModelIsOpenedByItsFirstPart) {
   for (int i = 2; i <= kParts; ++i) {
-    const std::vector<std::string_view> words{"part", "of 4", "opened by its first part, ", "granite-00001-of-00004.gguf"};
+    const std::vector<std::string_view> words{"part", "of 4", "opened by its first part, ",
+                                              "granite-00001-of-00004.gguf"};
     expect_error(open_gguf_model(golden(i)).status(), words);
     expect_error(Checkpoint::open(golden(i)).status(), words);
     expect_error(read_model_config(golden(i), {}, models::families(true)).status(), words);

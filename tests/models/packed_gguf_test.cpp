@@ -290,8 +290,8 @@ std::vector<File> files() {
   out.push_back(
       {.type = kQ4_K, .types = {{"token_embd", kQ6_K}, {"attn_k", kQ5_K}, {"attn_v", kQ6_K}, {"ffn_down", kQ6_K}}});
   // And Q2_K files, with one more type.
-  out.push_back(
-      {.type = kQ2_K, .types = {{"token_embd", kQ6_K}, {"attn_v", kQ3_K}, {"attn_output", kIQ4_XS}, {"ffn_down", kQ3_K}}});
+  out.push_back({.type = kQ2_K,
+                 .types = {{"token_embd", kQ6_K}, {"attn_v", kQ3_K}, {"attn_output", kIQ4_XS}, {"ffn_down", kQ3_K}}});
   return out;
 }
 
@@ -491,8 +491,15 @@ TEST_F(PackedGguf, OnlyLinearsOfOneFormatAreJoined) {
 }
 
 TEST_F(PackedGguf, ABrokenFactorIsAnErrorThatNamesTheTensor) {
-  for (const auto& [type, at] : {std::pair{kQ8_0, 0}, {kQ4_0, 0}, {kQ4_1, 0}, {kQ4_1, 2}, {kQ2_K, 82}, {kQ3_K, 108}, {kQ4_K, 2},
-                                {kQ6_K, 208}, {kIQ4_XS, 0}})
+  for (const auto& [type, at] : {std::pair{kQ8_0, 0},
+                                 {kQ4_0, 0},
+                                 {kQ4_1, 0},
+                                 {kQ4_1, 2},
+                                 {kQ2_K, 82},
+                                 {kQ3_K, 108},
+                                 {kQ4_K, 2},
+                                 {kQ6_K, 208},
+                                 {kIQ4_XS, 0}})
     for (const auto& [gguf, name] : {std::pair{"blk.1.ffn_up.weight", "model.layers.1.mlp.up_proj.weight"},
                                      {"token_embd.weight", "model.embed_tokens.weight"}}) {
       const std::string path = write({.type = type, .poisoned = gguf, .poison_at = static_cast<size_t>(at)});

@@ -65,7 +65,7 @@ follow() {
 # Where there is no terminal: a line about a long build now and then.
 follow_quietly() {
   local title=$1 log=$2 begin=$SECONDS line shown last=''
-  while sleep 1; do
+  while sleep 1 >/dev/null 2>&1; do  # who reads this shell's output does not wait for it
     ((SECONDS % ${REPRISE_PROGRESS_SECONDS:-60})) && continue
     line=$(grep -E '^\[[0-9]+/[0-9]+\] ' "$log" 2>/dev/null | tail -n 1)
     shown=$(bar_of_line "$line" $((SECONDS - begin))) || continue

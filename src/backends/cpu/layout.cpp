@@ -165,7 +165,8 @@ void place_nibbles(const uint8_t* block, uint8_t* to, int64_t column) {
   }
 }
 
-// Numbers of 2 bits; a byte has the factor of 16 of them in its low half and the minimum in the high one, as in the file.
+// Numbers of 2 bits; a byte has the factor of 16 of them in its low half and the minimum in the high one, as in the
+// file.
 void place_q2_k(const uint8_t* block, uint8_t* to, int64_t column) {
   uint8_t head[4];
   std::memcpy(head, block + 80, 4);
@@ -316,9 +317,8 @@ std::string packed_layout(BlockFormat format) { return fmt::format("{}_panel64",
 void register_layouts(KernelRegistry& kernels) {
   kernels.add(ParamLayout{"row_major", DeviceKind::Cpu, row_major_bytes, row_major_pack});
   kernels.add(ParamLayout{"panel64", DeviceKind::Cpu, panel_bytes, panel_pack});
-  [&]<size_t... kAt>(std::index_sequence<kAt...>) {
-    (add_packed<kBlockFormats[kAt].format>(kernels), ...);
-  }(std::make_index_sequence<kBlockFormats.size()>());
+  [&]<size_t... kAt>(std::index_sequence<kAt...>) { (add_packed<kBlockFormats[kAt].format>(kernels), ...); }
+  (std::make_index_sequence<kBlockFormats.size()>());
 }
 
 }  // namespace reprise::cpu

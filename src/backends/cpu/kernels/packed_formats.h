@@ -163,7 +163,8 @@ inline Reg reg_iq4(const uint8_t* words) {
       _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Numbers.data())));
   const auto found = reinterpret_cast<SignedWords>(_mm256_shuffle_epi8(table, reinterpret_cast<__m256i>(index)));
 #else
-  const auto found = reinterpret_cast<SignedWords>(vqtbl1q_s8(vld1q_s8(kIq4Numbers.data()), vreinterpretq_u8_u32(index)));
+  const auto found =
+      reinterpret_cast<SignedWords>(vqtbl1q_s8(vld1q_s8(kIq4Numbers.data()), vreinterpretq_u8_u32(index)));
 #endif
   return reinterpret_cast<Reg>(__builtin_convertvector(found << 24 >> 24, Floats));
 #else
@@ -444,8 +445,7 @@ struct PackedThreeBits {
     alignas(64) static constexpr auto kTable = pair_table([](int i) { return i % 8 - 4; });
     const auto all = reinterpret_cast<__m512i>(numbers(group, column));
     // Numbers 0 to 3 stay in the lower half, and 4 to 7 go into the upper one.
-    const __m512i halves =
-        _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xffff), all, _mm512_slli_epi32(all, 4), 0xca);
+    const __m512i halves = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xffff), all, _mm512_slli_epi32(all, 4), 0xca);
     return _mm512_permutexvar_epi16(_mm512_srli_epi16(halves, 3 * kPair), _mm512_load_si512(kTable.bits));
   }
 #endif

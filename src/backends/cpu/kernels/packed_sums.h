@@ -1,5 +1,5 @@
-// Register tiles of a matrix product of bf16 rows with weights in GGUF blocks: sums by blocks of 32 k, of q2_k, q3_k and
-// q6_k of 16.
+// Register tiles of a matrix product of bf16 rows with weights in GGUF blocks: sums by blocks of 32 k, of q2_k, q3_k
+// and q6_k of 16.
 //
 // The numbers of a block are exact in bf16, so they are added up as they are, and a factor is one multiply-add a block
 // and column: s = a chain from 0 over the pairs (k, k + 4) of each eight k in turn, the second of a pair first; then
@@ -145,7 +145,8 @@ PairRows<W> pair_rows(const uint16_t* x, int64_t rows, int64_t k, int64_t minimu
       W::arrange(block, to + r * stride + b * W::kItems);
       float* sums = scratch + r * stride + items;
       if (minimum_k == kUnitK) sums[b] = reduce_add(Bf16::load(block) + Bf16::load(block + 16));
-      if (minimum_k == 16) sums[2 * b] = reduce_add(Bf16::load(block)), sums[2 * b + 1] = reduce_add(Bf16::load(block + 16));
+      if (minimum_k == 16)
+        sums[2 * b] = reduce_add(Bf16::load(block)), sums[2 * b + 1] = reduce_add(Bf16::load(block + 16));
     }
   return {to, scratch + items, stride};
 }
