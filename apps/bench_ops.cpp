@@ -364,7 +364,7 @@ Command add_bench_ops(CLI::App& bench) {
            "with --extension: on the sizes that its ops have in this model (a folder; no weights are needed), not on "
            "their examples",
            "FOLDER");
-  add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
+  add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed core");
   add_settings(*c.app,
                std::vector<settings::Binding>{{"device", &flags->device}, {"ascend_runtime", &flags->ascend_runtime}},
                "Options");

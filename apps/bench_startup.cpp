@@ -182,7 +182,7 @@ Command add_bench_startup(CLI::App& bench) {
   add_integer(*c.app, "--repeat", flags->repeat, {1, 1000}, "cold and warm starts each; medians are shown");
   add_integer(*c.app, "--prompt-len", flags->prompt_len, {1, 65536}, "tokens of the prompt");
   add_choice(*c.app, "--dtype", flags->dtype, {"auto", "float32", "float16", "half", "bfloat16"}, "as in generate");
-  add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed processor");
+  add_integer(*c.app, "--threads", flags->threads, {0, 1024}, "CPU threads; 0: one per allowed core");
   add_text(*c.app, "--isa", flags->isa, "CPU instruction set: " + cpu::isa_choices(), "NAME");
   add_switch(*c.app, "--evict-weights", flags->evict,
              "drop the files of weights from the page cache before each start");

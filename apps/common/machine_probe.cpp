@@ -15,10 +15,12 @@
 #include <sstream>
 
 #include "backends/cpu/isa.h"
+#include "backends/cpu/thread_pool.h"
 #include "base/elapsed.h"
 #include "base/spin.h"
 #include "common/peak_loops.h"
 #include "common/pinned_threads.h"
+#include "ranks/processors.h"
 
 namespace reprise::apps {
 
@@ -112,7 +114,7 @@ double barrier_ns() {
 // Seconds of processor time that everything on the allowed processors took so far, steal by other guests included;
 // nullopt where /proc/stat cannot be read.
 std::optional<double> busy_seconds() {
-  const std::vector<int> allowed = allowed_processors();
+  const std::vector<int> allowed = cpu::ThreadPool::allowed_processors();
   std::istringstream in(text_of("/proc/stat"));
   const double ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
   std::optional<double> sum;
@@ -198,14 +200,20 @@ Machine describe_machine() {
   m.cpu = cpu_name();
   for (cpu::Isa isa : cpu::supported_isas()) m.isa.emplace_back(cpu::isa_name(isa));
   m.devices = {"cpu"};
-  const int allowed = static_cast<int>(allowed_processors().size());
+  const int allowed = static_cast<int>(cpu::ThreadPool::allowed_processors().size());
   const double granted = granted_processors();
-  m.threads = std::max(1, static_cast<int>(std::min<double>(allowed, std::floor(granted + 0.01))));
+  m.threads =
+      std::max(1, static_cast<int>(std::min<double>(cpu::ThreadPool::usual_threads(), std::floor(granted + 0.01))));
   if (granted < allowed)
     m.warnings.push_back(
         fmt::format("the control group grants the time of {:.1f} processors, but {} may be used: run with "
                     "--threads {}",
                     granted, allowed, m.threads));
+  if (const int nodes = ranks::Processors::allowed().nodes(); nodes > 1)
+    m.warnings.push_back(fmt::format(
+        "the processors lie in {} memory nodes, and half of what a thread reads or more lies far: --tp-size "
+        "{} has a rank with its own weights and cache in each",
+        nodes, nodes));
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   if (online > allowed)
     m.warnings.push_back(fmt::format("only {} of the {} processors may be used by this process", allowed, online));
@@ -239,7 +247,7 @@ MachineSpeed measure_machine(int threads) {
   const bool tiles = cpu::supported_isas().back() == cpu::Isa::Amx;
   if (have_bf16_dot()) s.bf16_gflops = peak(tiles ? bf16_tile_loop() : bf16_dot_loop(), threads);
   if (have_int8_dot()) s.int8_gops = peak(tiles ? int8_tile_loop() : int8_dot_loop(), threads);
-  if (allowed_processors().size() >= 2) s.barrier_ns = barrier_ns();
+  if (cpu::ThreadPool::allowed_processors().size() >= 2) s.barrier_ns = barrier_ns();
   s.other_load = others.load();
   return s;
 }

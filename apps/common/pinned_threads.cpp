@@ -8,23 +8,13 @@
 #include <chrono>
 #include <thread>
 
+#include "backends/cpu/thread_pool.h"
 #include "base/elapsed.h"
 #include "base/spin.h"
 
 namespace reprise::apps {
-std::vector<int> allowed_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> out;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int i = 0; i < CPU_SETSIZE; ++i)
-      if (CPU_ISSET(i, &set)) out.push_back(i);
-  if (out.empty()) out.push_back(0);
-  return out;
-}
-
 double together(int threads, const std::function<void(int)>& f) {
-  const auto processors = allowed_processors();
+  const auto processors = cpu::ThreadPool::allowed_processors();
   std::atomic<int> arrived{0};
   std::vector<double> begin(static_cast<size_t>(threads)), end(static_cast<size_t>(threads));
   std::vector<std::thread> workers;

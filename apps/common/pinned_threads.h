@@ -3,15 +3,11 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 namespace reprise::apps {
 
-// Processors that this process may run on.
-std::vector<int> allowed_processors();
-
-// Runs f(rank) on `threads` pinned threads that start together; the wall seconds of all of them. The caller's own
-// thread is left where it was.
+// Runs f(rank) on `threads` pinned threads that start together, on cores before their siblings; the wall seconds of all
+// of them. The caller's own thread is left where it was.
 double together(int threads, const std::function<void(int)>& f);
 
 }  // namespace reprise::apps

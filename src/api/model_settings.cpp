@@ -221,10 +221,10 @@ Status join_draft(const ModelSettings& f, engine::Engine& model, const ModelSett
   return Status::ok();
 }
 
-// For `threads` 0: the processors that the rank may use. Where ranks have processors of their own, the mask names only
+// For `threads` 0: the cores that the rank may use. Where ranks have processors of their own, the mask names only
 // those; too few are shared.
 int threads_of_rank(const ranks::Member& member) {
-  return member.own_processors() ? static_cast<int>(cpu::ThreadPool::allowed_processors().size()) : 1;
+  return member.own_processors() ? cpu::ThreadPool::usual_threads() : 1;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/log.h"
@@ -99,7 +100,24 @@ Processors::Processors(const std::vector<int>& allowed, const std::filesystem::p
     }
     std::sort(node.processors.begin(), node.processors.end(),
               [&](int a, int b) { return std::pair(core[a], a) < std::pair(core[b], b); });
+    for (const int cpu : node.processors) node.cores.push_back(core[cpu]);
   }
+}
+
+int Processors::cores() const {
+  std::set<int> all;
+  for (const Node& node : nodes_) all.insert(node.cores.begin(), node.cores.end());
+  return static_cast<int>(all.size());
+}
+
+std::vector<int> Processors::in_thread_order() const {
+  std::map<int, std::vector<int>> turns;  // processors that are the first of their core, the second, ...
+  std::map<int, int> taken;               // of each core
+  for (const Node& node : nodes_)
+    for (size_t i = 0; i < node.processors.size(); ++i) turns[taken[node.cores[i]]++].push_back(node.processors[i]);
+  std::vector<int> out;
+  for (const auto& [turn, processors] : turns) out.insert(out.end(), processors.begin(), processors.end());
+  return out;
 }
 
 int Processors::count() const {

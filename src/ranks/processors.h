@@ -23,6 +23,11 @@ class Processors {
   Processors(const std::vector<int>& allowed, const std::filesystem::path& root);
 
   int count() const;
+  // Cores that they belong to: siblings share one (SMT). Memory nodes that they lie in.
+  int cores() const;
+  int nodes() const { return static_cast<int>(nodes_.size()); }
+  // In the order in which threads take them: one of each core, node by node, then the siblings of those.
+  std::vector<int> in_thread_order() const;
   // Shares as somebody asks for: `bind` has the processors of each ("0-31|32-63"), or `nodes` the memory node of each
   // ("0,1"; those of one node share it out). Both empty, or `bind` "all" or "auto": as above; "nobind": nothing is
   // taken. Other numbers of shares are an error, as are processors that are not among these or in two shares. After an
@@ -44,6 +49,7 @@ class Processors {
   struct Node {
     int number = 0;
     std::vector<int> processors;  // those of a core beside each other
+    std::vector<int> cores;       // of each, the first processor of its core
   };
   std::vector<Node> nodes_;
   std::vector<std::vector<int>> asked_;

@@ -50,7 +50,7 @@ std::vector<Setting> engine_rows() {
                        "auto")),
       choice("ascend_runtime", {"system", "sim"},
              "libraries of `device` ascend: those of the system (the default), or the simulator's"),
-      by_device(also("-t", integer("threads", {0, 1024}, "CPU threads; 0: one per allowed processor", "0"))),
+      by_device(also("-t", integer("threads", {0, 1024}, "CPU threads; 0: one per allowed core", "0"))),
       texts("extension", "FILE", "a library with ops, kernels and rewrites of its own; repeatable"),
       by_device(text("isa", "NAME", "CPU instruction set", "auto")),
       by_device(also("--max-num-seqs,--parallel",

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -40,6 +41,52 @@ TEST(ThreadPool, BarriersHold) {
     ThreadPool pool(threads, true);
     for (int i = 0; i < 5; ++i) run_and_check(pool);
   }
+}
+
+// Above eight threads a barrier has groups, the last of which may be one thread.
+TEST(ThreadPool, BarriersOfGroupsHold) {
+  for (const int threads : {8, 9, 16, 17, 20}) {
+    ThreadPool pool(threads, true);
+    for (int i = 0; i < 2; ++i) run_and_check(pool);
+  }
+}
+
+// Either half meets by itself, at its own pace, and then both together.
+TEST(ThreadPool, HalvesMeetByThemselves) {
+  struct Halves {
+    std::array<Counted, 2> counted;
+    std::atomic<int> together{0}, early{0};
+  };
+  for (const int threads : {2, 3, 17, 20}) {
+    ThreadPool pool(threads, true);
+    Halves halves;
+    pool.run(
+        [](void* context, ThreadPool& t, int thread, int all) {
+          auto& h = *static_cast<Halves*>(context);
+          const bool first = thread < t.first_half();
+          const int mine = first ? t.first_half() : all - t.first_half();
+          auto& c = h.counted[first ? 0 : 1];
+          for (size_t i = 0; i < (first ? 60 : 20); ++i) {
+            c.arrived[i].fetch_add(1);
+            t.half_barrier(thread);
+            if (c.arrived[i].load() != mine) c.early.fetch_add(1);
+          }
+          h.together.fetch_add(1);
+          t.barrier(thread);
+          if (h.together.load() != all) h.early.fetch_add(1);
+        },
+        &halves);
+    EXPECT_EQ(halves.counted[0].early + halves.counted[1].early + halves.early, 0) << threads;
+  }
+}
+
+TEST(ThreadPool, ThreadsAreOneForEachCoreThatMayBeUsed) {
+  const std::vector<int> allowed = ThreadPool::allowed_processors();
+  EXPECT_GE(ThreadPool::usual_threads(), 1);
+  EXPECT_LE(ThreadPool::usual_threads(), static_cast<int>(allowed.size()));
+  std::vector<int> sorted = allowed;
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(std::unique(sorted.begin(), sorted.end()), sorted.end());
 }
 
 // Threads that never give way stand for other programs.

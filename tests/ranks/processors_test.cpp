@@ -61,6 +61,25 @@ TEST_F(ProcessorsTest, RanksHaveWholeNodesAndCores) {
   EXPECT_EQ(p.share(0, 17), List());
 }
 
+TEST_F(ProcessorsTest, ThreadsTakeCoresBeforeTheirSiblings) {
+  EXPECT_EQ(processors().nodes(), 2);
+  EXPECT_EQ(processors().cores(), 8);
+  EXPECT_EQ(processors().in_thread_order(), (List{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
+  // Siblings beside each other, as many virtual machines have them.
+  for (int cpu = 0; cpu < 16; ++cpu)
+    write(fmt::format("cpu/cpu{}/topology/thread_siblings_list", cpu),
+          fmt::format("{}-{}", cpu / 2 * 2, cpu / 2 * 2 + 1));
+  machine({{0, "0-7"}, {1, "8-15"}});
+  EXPECT_EQ(processors().cores(), 8);
+  EXPECT_EQ(processors().in_thread_order(), (List{0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15}));
+  const Processors some({1, 2, 3, 8, 12, 13}, root_);  // of one core the second processor alone
+  EXPECT_EQ(some.cores(), 4);
+  EXPECT_EQ(some.in_thread_order(), (List{1, 2, 8, 12, 3, 13}));
+  std::filesystem::remove_all(root_);
+  EXPECT_EQ(processors(4).cores(), 4) << "nothing is known";
+  EXPECT_EQ(processors(4).in_thread_order(), (List{0, 1, 2, 3}));
+}
+
 // Where numbers do not fit, shares are equal all the same, and every processor is somebody's.
 TEST_F(ProcessorsTest, OddNumbersShareANode) {
   for (const int of : {3, 5, 16}) {

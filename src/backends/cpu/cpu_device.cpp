@@ -382,10 +382,9 @@ class CpuDevice final : public Device {
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options) {
-  const int allowed = static_cast<int>(ThreadPool::allowed_processors().size());
-  const int threads = options.threads == 0 ? allowed : options.threads;
+  const int threads = options.threads == 0 ? ThreadPool::usual_threads() : options.threads;
   if (threads < 1 || threads > kMaxThreads)
-    return invalid("threads {} is out of range; allowed: 1 to {}, or 0 for one per processor", threads, kMaxThreads);
+    return invalid("threads {} is out of range; allowed: 1 to {}, or 0 for one per core", threads, kMaxThreads);
   DeviceInfo info;
   info.kind = DeviceKind::Cpu;
   info.isa = std::string(isa_name(options.isa));

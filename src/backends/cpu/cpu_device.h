@@ -12,7 +12,7 @@
 namespace reprise::cpu {
 
 struct CpuDeviceOptions {
-  int threads = 0;  // 0: one per allowed processor
+  int threads = 0;  // 0: one per allowed core
   bool pin = true;
   Isa isa = Isa::Baseline;
   // false: sizes freeze at capture, as they do on accelerators, so that padding rows are really computed; for checks.

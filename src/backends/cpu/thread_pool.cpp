@@ -12,6 +12,7 @@
 
 #include "base/hooks.h"
 #include "base/spin.h"
+#include "ranks/processors.h"
 
 namespace reprise::cpu {
 namespace {
@@ -29,6 +30,7 @@ constexpr std::chrono::microseconds kLateYield{500};
 constexpr int kCrowdedWaits = 200;
 // Nothing is lost when a sleeper is not told: it looks again after this.
 constexpr timespec kNap{0, 500'000};
+constexpr const char* kSystem = "/sys/devices/system";
 
 }  // namespace
 
@@ -40,11 +42,23 @@ std::vector<int> ThreadPool::allowed_processors() {
     for (int i = 0; i < CPU_SETSIZE; ++i)
       if (CPU_ISSET(i, &set)) out.push_back(i);
   if (out.empty()) out.push_back(0);
-  return out;
+  // Which of two comes first does not matter.
+  return out.size() <= 2 ? out : ranks::Processors(out, kSystem).in_thread_order();
+}
+
+int ThreadPool::usual_threads() {
+  const std::vector<int> allowed = allowed_processors();
+  const int all = static_cast<int>(allowed.size());
+  if (all <= 2) return all;
+  const int cores = ranks::Processors(allowed, kSystem).cores();
+  return cores == 1 ? all : cores;
 }
 
 ThreadPool::ThreadPool(int threads, bool pin)
-    : count_(threads), done_(new Flag[static_cast<size_t>(threads)]), all_(threads), halves_(threads) {
+    : count_(threads),
+      done_(new Flag[static_cast<size_t>(threads)]),
+      all_(static_cast<size_t>(threads)),
+      halves_(static_cast<size_t>(threads)) {
   const std::vector<int> processors = allowed_processors();
   const bool room = static_cast<int>(processors.size()) >= threads;
   spins_ = room ? kSpins : kSpinsShared;
@@ -143,8 +157,18 @@ void ThreadPool::meet(Meeting& meeting, int thread, int begin, int end) {
   const uint64_t turn = meeting.passed[thread].value.load(std::memory_order_relaxed) + 1;
   meeting.passed[thread].value.store(turn, std::memory_order_relaxed);
   tell(meeting.arrived[thread].value, turn);
-  for (int r = begin; r < end; ++r)
-    if (r != thread) wait_until(meeting.arrived[r].value, turn);
+  if (end - begin <= kGroup) {
+    for (int r = begin; r < end; ++r)
+      if (r != thread) wait_until(meeting.arrived[r].value, turn);
+    return;
+  }
+  const int first = begin + (thread - begin) / kGroup * kGroup;
+  if (thread != first) return wait_until(meeting.released[first].value, turn);
+  for (int r = first + 1; r < std::min(first + kGroup, end); ++r) wait_until(meeting.arrived[r].value, turn);
+  tell(meeting.gathered[first].value, turn);
+  for (int r = begin; r < end; r += kGroup)
+    if (r != first) wait_until(meeting.gathered[r].value, turn);
+  tell(meeting.released[first].value, turn);
 }
 
 void ThreadPool::worker(int thread) {

@@ -41,19 +41,30 @@ class ThreadPool {
   // Called by every thread of a half inside a job; returns when those have arrived.
   void half_barrier(int thread);
 
-  // Processors this process may use (affinity mask), at least one.
+  // Processors this process may use (affinity mask), at least one, in the order in which threads take them: one of each
+  // core first, then their siblings (SMT).
   static std::vector<int> allowed_processors();
+  // Threads where nobody says how many: one for each core. A sibling has no units of its own to compute with, and a
+  // thread on it makes every barrier wait for the slower of two. Of a single core both processors count.
+  static int usual_threads();
 
  private:
   struct alignas(64) Flag {
     std::atomic<uint64_t> value{0};
   };
-  // Barriers of some threads, always the same ones.
+  // Barriers of some threads, always the same ones. Up to kGroup wait for each other. Of more, the first thread of each
+  // group waits for its group, then for those of the other groups, and lets its group go on: so a thread reads a few
+  // flags of others, not all.
+  static constexpr int kGroup = 8;
   struct Meeting {
-    explicit Meeting(int threads)
-        : arrived(new Flag[static_cast<size_t>(threads)]), passed(new Flag[static_cast<size_t>(threads)]) {}
-    std::unique_ptr<Flag[]> arrived;  // per thread: barriers reached
-    std::unique_ptr<Flag[]> passed;   // per thread: barriers this thread has passed, its own count
+    explicit Meeting(size_t threads)
+        : arrived(new Flag[threads]),
+          passed(new Flag[threads]),
+          gathered(new Flag[threads]),
+          released(new Flag[threads]) {}
+    std::unique_ptr<Flag[]> arrived;             // per thread: barriers reached
+    std::unique_ptr<Flag[]> passed;              // per thread: barriers this thread has passed, its own count
+    std::unique_ptr<Flag[]> gathered, released;  // per first thread: barriers that its group has reached, and left
   };
   void meet(Meeting& meeting, int thread, int begin, int end);
   void worker(int thread);

@@ -9,7 +9,17 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kQueries = SegmentShape::kQueries, kBlock = SegmentShape::kBlock;
+constexpr int64_t kMost = SegmentShape::kQueries, kBlock = SegmentShape::kBlock, kPanel = SegmentShape::kPanel;
+
+// Queries and registers across of a tile: as many sums as there are registers for beside what they are made of.
+#if defined(__AVX512F__)
+constexpr int kTile = 8, kVectors = 2;
+#elif defined(__AVX2__) || defined(__aarch64__)
+constexpr int kTile = 4, kVectors = 1;
+#else
+constexpr int kTile = 2, kVectors = 1;
+#endif
+static_assert(kTile <= kMost && SegmentShape::kBlock % kTile == 0);
 
 // One thread's view of the sequence and head that it works on.
 struct Segment {
@@ -20,14 +30,14 @@ struct Segment {
         k(scratch),
         v(k + SegmentShape(bound, size).key_floats()),
         scores(v + SegmentShape(bound, size).value_floats()),
-        q(scores + kQueries * SegmentShape(bound, size).columns) {}
+        q(scores + kMost * SegmentShape(bound, size).columns) {}
 
   int64_t keys, size;
   SegmentShape shape;
-  float* k;       // [size, columns]
+  float* k;       // [columns / kPanel, width, kPanel]
   float* v;       // [keys, width]
-  float* scores;  // [kQueries, columns]
-  float* q;       // [kQueries, width]
+  float* scores;  // [kMost, columns]
+  float* q;       // [kMost, width]
 };
 
 template <typename E>
@@ -35,41 +45,61 @@ void widen_row(const typename E::Type* row, float* out, int64_t size, int64_t wi
   for (int64_t d = 0; d < width; d += 16) store(out + d, load_n<E>(row + d, size - d < 16 ? size - d : 16));
 }
 
+// Rows become columns: each step takes row i and row i + 8 by turns, and after four of them a number's row and column
+// have changed places.
+inline void transpose(F32x16 (&rows)[16]) {
+#pragma GCC unroll 4
+  for (int step = 0; step < 4; ++step) {
+    F32x16 next[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      next[2 * i] = interleave_low(rows[i], rows[i + 8]);
+      next[2 * i + 1] = interleave_high(rows[i], rows[i + 8]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) rows[i] = next[i];
+  }
+}
+
 template <typename E>
 void pack(const typename E::Type* k, const typename E::Type* v, int64_t stride, const Segment& s) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
-  for (int64_t j = 0; j < s.keys; ++j) {
-    widen_row<E>(v + j * stride, s.v + j * width, s.size, width);
+  for (int64_t j = 0; j < s.keys; ++j) widen_row<E>(v + j * stride, s.v + j * width, s.size, width);
+  for (int64_t j = 0; j < columns; j += 16) {
+    float* panel = s.k + j / kPanel * width * kPanel + j % kPanel;
     for (int64_t d = 0; d < s.size; d += 16) {
-      const int64_t n = s.size - d < 16 ? s.size - d : 16;
-      const F32x16 part = load_n<E>(k + j * stride + d, n);
-      for (int64_t i = 0; i < n; ++i) s.k[(d + i) * columns + j] = part[i];
+      F32x16 rows[16];
+      for (int64_t i = 0; i < 16; ++i)
+        rows[i] = j + i < s.keys ? load_n<E>(k + (j + i) * stride + d, s.size - d < 16 ? s.size - d : 16) : zero();
+      transpose(rows);
+      for (int64_t i = 0; i < 16; ++i) store(panel + (d + i) * kPanel, rows[i]);
     }
   }
-  for (int64_t d = 0; d < s.size; ++d)
-    for (int64_t j = s.keys; j < columns; ++j) s.k[d * columns + j] = 0;
 }
 
-// Scores of kQueries queries with all keys.
+// Scores of kTile queries with all keys.
 void score(const Segment& s, float scale) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
-  for (int64_t j = 0; j < columns; j += 32) {
-    F32x16 low[kQueries], high[kQueries];
-    for (int i = 0; i < kQueries; ++i) low[i] = high[i] = zero();
-    const float* key = s.k + j;
-    for (int64_t d = 0; d < s.size; ++d, key += columns) {
-      const F32x16 a = load(key), b = load(key + 16);
-#pragma GCC unroll 4
-      for (int i = 0; i < kQueries; ++i) {
-        const F32x16 q = splat(s.q[i * width + d]);
-        low[i] = fma(q, a, low[i]);
-        high[i] = fma(q, b, high[i]);
+  for (int64_t j = 0; j < columns; j += 16 * kVectors) {
+    F32x16 sum[kTile][kVectors];
+    for (auto& row : sum)
+      for (auto& part : row) part = zero();
+    const float* key = s.k + j / kPanel * width * kPanel + j % kPanel;
+    for (int64_t d = 0; d < s.size; ++d, key += kPanel) {
+      F32x16 k[kVectors];
+#pragma GCC unroll 2
+      for (int c = 0; c < kVectors; ++c) k[c] = load(key + 16 * c);
+#pragma GCC unroll 8
+      for (int i = 0; i < kTile; ++i) {
+        const F32x16 number = splat(s.q[i * width + d]);
+#pragma GCC unroll 2
+        for (int c = 0; c < kVectors; ++c) sum[i][c] = fma(number, k[c], sum[i][c]);
       }
     }
-    for (int i = 0; i < kQueries; ++i) {
-      store(s.scores + i * columns + j, low[i] * scale);
-      store(s.scores + i * columns + j + 16, high[i] * scale);
-    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kTile; ++i)
+#pragma GCC unroll 2
+      for (int c = 0; c < kVectors; ++c) store(s.scores + i * columns + j + 16 * c, sum[i][c] * scale);
   }
 }
 
@@ -92,27 +122,31 @@ float weigh(float* scores, int64_t keys) {
   return 1.0f / reduce_add(sum);
 }
 
-// Columns [d, d + 16 kVectors) of the results of kQueries queries.
-template <typename E, int kVectors>
-void gather(const Segment& s, int64_t d, const float* factor, typename E::Type* const* out) {
+// Columns [d, d + 16 kAcross) of the results of kTile queries, of which `rows` are there.
+template <typename E, int kAcross>
+void gather(const Segment& s, int64_t d, const float* factor, typename E::Type* out, int64_t stride, int64_t rows) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
-  F32x16 sum[kQueries][kVectors];
+  F32x16 sum[kTile][kAcross];
   for (auto& row : sum)
     for (auto& part : row) part = zero();
   const float* value = s.v + d;
   for (int64_t j = 0; j < s.keys; ++j, value += width) {
-    F32x16 v[kVectors];
-    for (int c = 0; c < kVectors; ++c) v[c] = load(value + 16 * c);
-#pragma GCC unroll 4
-    for (int i = 0; i < kQueries; ++i) {
+    F32x16 v[kAcross];
+#pragma GCC unroll 2
+    for (int c = 0; c < kAcross; ++c) v[c] = load(value + 16 * c);
+#pragma GCC unroll 8
+    for (int i = 0; i < kTile; ++i) {
       const F32x16 weight = splat(s.scores[i * columns + j]);
-      for (int c = 0; c < kVectors; ++c) sum[i][c] = fma(weight, v[c], sum[i][c]);
+#pragma GCC unroll 2
+      for (int c = 0; c < kAcross; ++c) sum[i][c] = fma(weight, v[c], sum[i][c]);
     }
   }
-  for (int i = 0; i < kQueries; ++i)
-    for (int c = 0; c < kVectors && out[i]; ++c) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kTile; ++i)
+#pragma GCC unroll 2
+    for (int c = 0; c < kAcross; ++c) {
       const int64_t at = d + 16 * c, left = s.size - at;
-      store_n<E>(out[i] + at, sum[i][c] * factor[i], left < 16 ? left : 16);
+      if (i < rows) store_n<E>(out + i * stride + at, sum[i][c] * factor[i], left < 16 ? left : 16);
     }
 }
 
@@ -120,19 +154,21 @@ void gather(const Segment& s, int64_t d, const float* factor, typename E::Type* 
 template <typename E>
 void attend(const Segment& s, const typename E::Type* q, typename E::Type* out, int64_t stride, int64_t begin,
             int64_t end, float scale) {
-  for (int64_t first = begin; first < end; first += kQueries) {
-    typename E::Type* to[kQueries] = {};
-    float factor[kQueries];
-    for (int64_t i = 0; i < kQueries; ++i) {
-      const int64_t row = first + i < end ? first + i : end - 1;  // a row that is there, computed once more
-      widen_row<E>(q + row * stride, s.q + i * s.shape.width, s.size, s.shape.width);
-      if (first + i < end) to[i] = out + row * stride;
+  const int64_t columns = s.shape.columns, width = s.shape.width;
+  for (int64_t first = begin; first < end; first += kTile) {
+    const int64_t rows = end - first < kTile ? end - first : kTile;
+    float factor[kTile] = {};
+    for (int64_t i = 0; i < kTile; ++i) {
+      const int64_t row = first + (i < rows ? i : rows - 1);  // a row that is there, computed once more
+      widen_row<E>(q + row * stride, s.q + i * width, s.size, width);
     }
     score(s, scale);
-    for (int64_t i = 0; i < kQueries; ++i) factor[i] = weigh(s.scores + i * s.shape.columns, s.keys);
+    for (int64_t i = 0; i < rows; ++i) factor[i] = weigh(s.scores + i * columns, s.keys);
+    typename E::Type* to = out + first * stride;
     int64_t d = 0;
-    for (; d + 32 <= s.shape.width; d += 32) gather<E, 2>(s, d, factor, to);
-    for (; d < s.shape.width; d += 16) gather<E, 1>(s, d, factor, to);
+    for (; d + 16 * kVectors <= width; d += 16 * kVectors) gather<E, kVectors>(s, d, factor, to, stride, rows);
+    if constexpr (kVectors > 1)
+      if (d < width) gather<E, 1>(s, d, factor, to, stride, rows);
   }
 }
 
