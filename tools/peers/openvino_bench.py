@@ -24,6 +24,8 @@ def main():
     parser.add_argument("file")
     parser.add_argument("--precision", default="bf16", help="of the arithmetic: bf16, f32")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--group", type=int, help="numbers of an activation that are rounded to 8 bits with one factor, as "
+                        "OpenVINO does by itself where weights are packed; 0: none are")
     parser.add_argument("--prefill", type=numbers, default=[], help="lengths of prompts")
     parser.add_argument("--decode", type=numbers, default=[], help="contexts in front of one sequence")
     parser.add_argument("--batches", type=numbers, default=[], help="sequences behind prompts of 128 tokens")
@@ -35,8 +37,10 @@ def main():
     sizes.max_num_seqs = max([64, *args.batches])
     sizes.enable_prefix_caching = False
     sizes.dynamic_split_fuse = False
-    pipeline = openvino_genai.ContinuousBatchingPipeline(
-        args.file, sizes, "CPU", {"INFERENCE_NUM_THREADS": args.threads, "INFERENCE_PRECISION_HINT": args.precision})
+    properties = {"INFERENCE_NUM_THREADS": args.threads, "INFERENCE_PRECISION_HINT": args.precision}
+    if args.group is not None:
+        properties["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = str(args.group)
+    pipeline = openvino_genai.ContinuousBatchingPipeline(args.file, sizes, "CPU", properties)
     vocabulary = len(pipeline.get_tokenizer().get_vocab())
     random = np.random.default_rng(0)
 
