@@ -84,12 +84,12 @@ Processors Processors::online(const std::filesystem::path& root) {
 Processors::Processors(const std::vector<int>& allowed, const std::filesystem::path& root) {
   std::vector<int> left = allowed;
   for (const int node : read_list(root / "node/online")) {
-    Node mine{node, {}};
+    Node mine{node, {}, {}};
     for (const int cpu : read_list(root / fmt::format("node/node{}/cpulist", node)))
       if (std::erase(left, cpu) > 0) mine.processors.push_back(cpu);
     if (!mine.processors.empty()) nodes_.push_back(std::move(mine));
   }
-  if (nodes_.empty()) nodes_.push_back({});
+  if (nodes_.empty()) nodes_.emplace_back();
   Node& last = nodes_.back();
   last.processors.insert(last.processors.end(), left.begin(), left.end());  // of which no node is known
   for (Node& node : nodes_) {
