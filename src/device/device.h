@@ -58,8 +58,8 @@ struct DeviceInfo {
   // Launches may be recorded that never ran: nothing is loaded, chosen or allocated at a first run.
   bool records_cold = false;
   DType index_dtype = DType::I32;  // of token ids, positions, slots and tables, as its kernels take them
-  // Kernels leave out rows whose cache slot is negative. False: every slot they are given must exist, and those of 128
-  // rows in a row must differ; padding rows then write into the scratch page.
+  // Kernels leave out rows whose cache slot is negative. False: every slot they are given must exist, and no two rows
+  // of a step may have the same; padding rows then write into scratch pages.
   bool skips_negative_slots = true;
   // A token's row has the same bits alone and in a step with others of its sequence. False: one row and several are
   // attended by kernels whose sums may differ.

@@ -260,7 +260,7 @@ Status Engine::choose_context() {
   return Status::ok();
 }
 
-Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_bytes) const {
+Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_bytes, int64_t scratch) const {
   if (options_.max_total_tokens > 0) return kv::pages_for(options_.max_total_tokens);
   // Enough for every running request at full length, but no more than the memory fraction leaves.
   const int64_t rows = (options_.max_running_requests + options_.sequence_parts - 1) / options_.sequence_parts;
@@ -270,7 +270,7 @@ Result<int64_t> Engine::choose_kv_pages(const kv::KvShape& shape, size_t state_b
       {usable_bytes(platform_.device->info()) * options_.memory_share, options_.mem_fraction_static,
        static_cast<double>(params_.bytes() + adapters_.bytes() + state_bytes + options_.beside.bytes +
                            (tower_ ? tower_->arena_bytes() : 0)),
-       static_cast<double>(shape.page_bytes() + options_.beside.page_bytes)},
+       static_cast<double>(shape.page_bytes() + options_.beside.page_bytes), scratch},
       wanted);
 }
 

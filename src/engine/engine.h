@@ -295,7 +295,8 @@ class Engine final : public Executor {
                                             bool any_dtype, bool any_kv_dtype, const Status& why) const;
   int usual_warmups() const;
   Status load(const ProgramBuilder& builder);
-  Result<int64_t> choose_kv_pages(const kv::KvShape& shape, size_t state_bytes) const;
+  int64_t scratch_pages(const ProgramBuilder& builder) const;
+  Result<int64_t> choose_kv_pages(const kv::KvShape& shape, size_t state_bytes, int64_t scratch) const;
   Status make_caches(const ProgramBuilder& builder);
   Status check_tower() const;
   Status prepare_tower();
@@ -349,7 +350,7 @@ class Engine final : public Executor {
   size_t phase_of(std::span<const StepItem> items) const { return engine::phase_of(items, verifies_apart()); }
   StepRunner& runner_of(std::span<const StepItem> items) { return *runners_[phase_of(items)]; }
   PoolSizes pool_sizes() const {
-    return {pool_.total_pages(), states_.slots(), source_ ? source_->pool_.total_pages() : 0};
+    return {pool_.total_pages(), states_.slots(), source_ ? source_->pool_.total_pages() : 0, pool_.scratch_pages()};
   }
   StepStage& stage() { return stages_[static_cast<size_t>(staging_.selected())]; }
   Status hold_states(std::span<const StepItem> items);

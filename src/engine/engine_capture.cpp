@@ -32,17 +32,28 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
   const int each = step_.slots_per_sequence(in_flight);
   const size_t state_bytes =
       states.empty() ? 0 : kv::StatePool::bytes_for(states, max_step_rows(), each, max_step_rows());
-  ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages(shape, state_bytes));
+  const int64_t scratch = scratch_pages(builder);
+  ASSIGN_OR_RETURN(int64_t pages, choose_kv_pages(shape, state_bytes, scratch));
   if (options_.member) {
     ASSIGN_OR_RETURN(pages, least_of_all(*options_.member, pages));
   }
-  ASSIGN_OR_RETURN(pool_, kv::KvPool::create(memory, shape, pages));
+  ASSIGN_OR_RETURN(pool_, kv::KvPool::create(memory, shape, pages, scratch));
   ASSIGN_OR_RETURN(ledgers_, ledgers(pages));
   options_.max_total_tokens = pages * kv::kPageTokens;
   if (!states.empty()) {
     ASSIGN_OR_RETURN(states_, kv::StatePool::create(memory, std::move(states), max_step_rows(), each, max_step_rows()));
   }
   return front() ? Status::ok() : take_all_pages();
+}
+
+// Where no two rows may write the same place: for the padding of a captured step, for a step that is measured with rows
+// of no sequence alone, for those of other parts of a world, and for rows that a head does not leave.
+int64_t Engine::scratch_pages(const ProgramBuilder& builder) const {
+  if (platform_.device->info().skips_negative_slots) return 1;
+  int64_t rows = builder.most_padding();
+  if (options_.graph.choose_streams || options_.graph.choose_prefetch) rows = std::max(rows, max_step_rows());
+  if (options_.sequence_parts > 1 || step_.has_source()) rows = std::max(rows, max_step_tokens());
+  return std::max<int64_t>(1, kv::pages_for(rows));
 }
 
 // Where a device's time is a model's there is nothing to warm, and each run costs what the arithmetic takes here.

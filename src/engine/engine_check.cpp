@@ -100,7 +100,7 @@ Status Engine::follow_check(const StepMessage& m) {
     return last_ ? compare_here().status() : error(Code::Internal, "no step to compare");
   RETURN_IF_ERROR(rebind_if_moved());
   staging_.take();
-  stage().see_part(options_.graph.pipeline.ranks.part());
+  stage().see_part(options_.graph.pipeline.ranks.part(), pool_sizes());
   const CheckRun run{m.phase, m.size, m.unfused != 0, static_cast<StepOutput>(m.output),
                      static_cast<CheckRun::Keep>(m.keep)};
   ASSIGN_OR_RETURN(StepPlaces places, staged_places(stage(), m.live, pool_sizes()));

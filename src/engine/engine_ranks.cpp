@@ -228,7 +228,7 @@ Status Engine::follow_beside(const StepMessage& m, const StepPlan& plan) {
   }
   staging_.select(m.slot);
   staging_.take();
-  stage().see_part(options_.graph.pipeline.ranks.part());
+  stage().see_part(options_.graph.pipeline.ranks.part(), pool_sizes());
   RETURN_IF_ERROR(feed_marked_tokens(m.live));
   StepRunner& runner = *runners_[m.phase];
   const int64_t rows = m.live.value[models::kTokens];
@@ -259,7 +259,7 @@ Status Engine::follow_step(const StepMessage& m) {
   if (stages_.size() > 1) RETURN_IF_ERROR(stream_->synchronize());  // of a step beside this one
   staging_.select(0);
   staging_.take();
-  stage().see_part(options_.graph.pipeline.ranks.part());
+  stage().see_part(options_.graph.pipeline.ranks.part(), pool_sizes());
   Fault flip;
   flip.kind = m.flips == 2 ? FaultKind::Hang : FaultKind::BitFlip;
   if (m.node >= 0) flip.node = static_cast<uint32_t>(m.node);

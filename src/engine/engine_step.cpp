@@ -168,7 +168,7 @@ Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> item
     faults_.spoil(number, items, stage(), live);
     // What follows from the rows of a step follows from one more, too.
     live.value[models::kSharedTokens] = models::in_equal_shares(live.value[models::kTokens], step_.token_shares);
-    stage().see_part(0);
+    stage().see_part(0, pool_sizes());
     fault = faults_.take_launch_fault(number);
   }
   if (hook_)
@@ -265,7 +265,7 @@ Status Engine::rebind_if_moved() {
   const auto external = caches();
   const PoolSizes pools = pool_sizes();
   LiveSizes now;
-  now.value[models::kPoolPages] = pools.pages + 1;
+  now.value[models::kPoolPages] = pools.all_pages();
   now.value[models::kSourcePages] = pools.source_pages + 1;
   for (size_t p = 0; p < phases().size(); ++p) RETURN_IF_ERROR(runners_[p]->rebind(external, now));
   if (check_) RETURN_IF_ERROR(check_->rebind(external));

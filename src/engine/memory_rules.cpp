@@ -124,10 +124,11 @@ double usable_bytes(const DeviceInfo& device) {
 Result<int64_t> kv_pages_that_fit(const KvBudget& b, int64_t wanted) {
   if (b.memory_bytes <= 0)
     return error(Code::OutOfMemory, "the device does not say how much memory it has; set `max_total_tokens`");
-  const auto fits = static_cast<int64_t>((b.fraction * b.memory_bytes - b.weight_bytes) / b.page_bytes) - 1;
+  const auto fits = static_cast<int64_t>((b.fraction * b.memory_bytes - b.weight_bytes) / b.page_bytes) - b.scratch;
   if (fits >= 1) return std::min(wanted, fits);
-  // One page for tokens, one for scratch; the third digit is rounded up.
-  const double least = std::ceil((b.weight_bytes + 2 * b.page_bytes) / b.memory_bytes * 1000) / 1000;
+  // One page for tokens, and the scratch ones; the third digit is rounded up.
+  const double least =
+      std::ceil((b.weight_bytes + static_cast<double>(1 + b.scratch) * b.page_bytes) / b.memory_bytes * 1000) / 1000;
   const std::string why =
       fmt::format("no memory is left for the KV cache: {:.2f} GB x `mem_fraction_static` {} minus {:.2f} GB of weights",
                   b.memory_bytes / 1e9, b.fraction, b.weight_bytes / 1e9);

@@ -61,10 +61,11 @@ struct KvBudget {
   double fraction = 0;
   double weight_bytes = 0;
   double page_bytes = 0;
+  int64_t scratch = 1;  // pages for rows of no sequence
 };
 
-// Pages for the KV cache, at most `wanted`, besides the scratch page. The error names the fraction to set, or says that
-// none helps.
+// Pages for the KV cache, at most `wanted`, besides the scratch pages. The error names the fraction to set, or says
+// that none helps.
 Result<int64_t> kv_pages_that_fit(const KvBudget& budget, int64_t wanted);
 
 }  // namespace reprise::engine

@@ -335,6 +335,19 @@ std::vector<int64_t> ProgramBuilder::sizes_of(size_t phase) const {
   return given.empty() ? p.sizes_by_rule(bound(phase), options_.padding ? SizeRule::Padded : SizeRule::Exact) : given;
 }
 
+int64_t ProgramBuilder::most_padding() const {
+  int64_t most = 0;
+  if (!options_.padding) return most;
+  for (const Prepared& p : prepared_) {
+    int64_t before = 0;
+    for (const int64_t size : sizes_of(p.phase)) {
+      most = std::max(most, size - before - 1);
+      before = size;
+    }
+  }
+  return most;
+}
+
 LiveSizes ProgramBuilder::frozen(size_t phase, int64_t size, const PoolSizes& pools) const {
   const PhaseSpec& p = kPhases[phase];
   const int64_t rows = p.sequences(size, trace_.max_sequences);
@@ -343,7 +356,7 @@ LiveSizes ProgramBuilder::frozen(size_t phase, int64_t size, const PoolSizes& po
   live.value[models::kSequences] = rows;
   live.value[models::kQueryBorders] = rows + 1;
   live.value[models::kLogitRows] = p.each > 0 ? size : trace_.max_sequences;
-  live.value[models::kPoolPages] = pools.pages + 1;
+  live.value[models::kPoolPages] = pools.all_pages();
   live.value[models::kStateSlots] = pools.slots;
   live.value[models::kSourcePages] = pools.source_pages + 1;
   live.value[models::kSharedTokens] = models::in_equal_shares(size, trace_.token_shares);
@@ -380,7 +393,9 @@ Status ProgramBuilder::capture_size(size_t phase, int64_t size, StepRunnerParts&
   for (CompiledModel* model : models_of(size, parts)) {
     if (b.faults->fails_capture()) return error(Code::OutOfMemory, "injected fault: no memory for this capture");
     for (int i = 0; i < options_.warmups; ++i, ++parts.warmups) RETURN_IF_ERROR(model->run(live, *b.stream));
-    const bool measured = options_.choose_streams || options_.choose_prefetch;
+    // A replay of so many rows of no sequence wants a place for each.
+    const bool room = platform_.device->info().skips_negative_slots || size <= b.pools.scratch * kv::kPageTokens;
+    const bool measured = room && (options_.choose_streams || options_.choose_prefetch);
     RETURN_IF_ERROR(measured ? capture_as_measured(*model, size, live, *b.stream, *b.staging, config_.fields.vocab_size,
                                                    options_.choose_streams)
                              : model->capture(size, live));

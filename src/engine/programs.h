@@ -81,6 +81,8 @@ class ProgramBuilder {
     PoolSizes pools;
     bool progress = false;
   };
+  // Rows that a captured step may have beyond those of its sequences.
+  int64_t most_padding() const;
   void declare_inputs(Staging& staging, const std::unordered_map<std::string, void*>& external) const;
   // Call once per phase, after the parameters exist and the staged inputs are neutral.
   Result<std::unique_ptr<StepRunner>> build(size_t phase, const Bindings& bindings);

@@ -68,7 +68,7 @@ struct StepCaches {
   const kv::KvPool& pool;
   const kv::StatePool& states;
 
-  PoolSizes sizes() const { return {pool.total_pages(), states.slots()}; }
+  PoolSizes sizes() const { return {pool.total_pages(), states.slots(), 0, pool.scratch_pages()}; }
 };
 
 class ReplayCheck {

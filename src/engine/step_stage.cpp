@@ -99,7 +99,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   }
   size[models::kSequences] = static_cast<int64_t>(parts_.size());
   size[models::kQueryBorders] = size[models::kSequences] + 1;
-  size[models::kPoolPages] = pools.pages + 1;  // the scratch page
+  size[models::kPoolPages] = pools.all_pages();
   size[models::kStateSlots] = pools.slots;
   size[models::kSourcePages] = pools.source_pages + 1;
   size[models::kSharedTokens] = models::in_equal_shares(size[models::kTokens], token_shares_);
@@ -117,7 +117,8 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
     most = std::min(most, bounds_.value[models::kSequences]);
   if (size[models::kLogitRows] > most)
     return invalid("more than {} rows with logits in one step (`max_running_requests` sets this)", most);
-  const models::StepRows rows{parts_, skips_negative_slots_, vocab_, hidden_};
+  pools_ = pools;
+  const models::StepRows rows = rows_of(parts_);
   if (const int64_t words = rows.edit_words(); words > edit_words())
     return error(Code::Internal, "no room for {} words of edits", words);
   size[models::kEditedRows] = rows.edited();
@@ -125,20 +126,30 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
     in.spec->producer(rows, in.view);
     if (in.spec->used) staging_->use(in.spec->name, in.spec->used(rows));
   }
-  see_part(0);
+  see_part(0, pools);
   return live;
 }
 
-void StepStage::see_part(int part) {
+models::StepRows StepStage::rows_of(std::span<const models::StepPart> parts) const {
+  return {.parts = parts,
+          .skips_negative_slots = skips_negative_slots_,
+          .vocabulary = vocab_,
+          .hidden = hidden_,
+          .pages = pools_.pages,
+          .scratch_pages = pools_.scratch};
+}
+
+void StepStage::see_part(int part, const PoolSizes& pools) {
+  pools_ = pools;
   const auto own_rows = ints(models::kOwnRowsInput);
   if (own_rows.empty()) return;
   models::see_part({ints(models::kPartRowsInput), ints(models::kSlotsInput), ints(models::kBordersInput),
                     ints(models::kOwnSlotsInput), ints(models::kOwnBordersInput), own_rows},
-                   part, {{}, skips_negative_slots_});
+                   part, rows_of({}));
 }
 
 void StepStage::drop(int64_t r, int64_t first, int64_t count) {
-  const models::StepRows none{{}, skips_negative_slots_};
+  const models::StepRows none = rows_of({});
   for (const Input& in : inputs_) {
     if (!in.spec->destination) continue;
     const auto out = models::ints(in.view);

@@ -66,6 +66,8 @@ struct PoolSizes {
   int64_t pages = 0;         // that may be handed out
   int64_t slots = 0;         // all slots of states
   int64_t source_pages = 0;  // of the engine that a head drafts for
+  int64_t scratch = 1;       // pages for rows of no sequence (kv/kv_pool.h)
+  int64_t all_pages() const { return pages + scratch; }
 };
 
 class StepStage {
@@ -87,7 +89,7 @@ class StepStage {
   void drop(int64_t r, int64_t first, int64_t count);
   // Of the step that is staged for all parts of a world, what is this one's; nothing where the device finds it out
   // itself. fill() sees part 0, which the front is of.
-  void see_part(int part);
+  void see_part(int part, const PoolSizes& pools);
   // Neutral everywhere, as for an empty batch.
   Status clear(const PoolSizes& pools) { return fill({}, pools).status(); }
 
@@ -99,6 +101,7 @@ class StepStage {
 
  private:
   Status check(size_t index, const models::StepPart& part) const;
+  models::StepRows rows_of(std::span<const models::StepPart> parts) const;
 
   Staging* staging_ = nullptr;
   std::vector<Input> inputs_;
@@ -108,6 +111,7 @@ class StepStage {
   int64_t world_parts_ = 0;              // that share out sequences; 0: they do not
   int64_t token_shares_ = 1;
   int64_t vocab_ = 0, hidden_ = 0;
+  PoolSizes pools_;  // of the step that is staged
   bool draws_ = false, keeps_drafts_ = false, skips_negative_slots_ = true;
 };
 

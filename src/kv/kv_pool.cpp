@@ -14,11 +14,13 @@ KvShape KvShape::grouped(int64_t layers, int64_t heads, int64_t head_dim, DType 
   return shape;
 }
 
-Result<KvPool> KvPool::create(MemoryPool& memory, const KvShape& shape, int64_t pages) {
+Result<KvPool> KvPool::create(MemoryPool& memory, const KvShape& shape, int64_t pages, int64_t scratch) {
   if (pages < 1) return invalid("a KV pool needs at least 1 page, not {}", pages);
+  CHECK(scratch >= 1, "{} scratch pages", scratch);
   KvPool pool;
   pool.shape_ = shape;
-  ASSIGN_OR_RETURN(pool.buffer_, memory.allocate(shape.page_bytes() * static_cast<size_t>(pages + 1), "kv"));
+  pool.scratch_ = scratch;
+  ASSIGN_OR_RETURN(pool.buffer_, memory.allocate(shape.page_bytes() * static_cast<size_t>(pages + scratch), "kv"));
   pool.used_.assign(static_cast<size_t>(pages + 1), false);
   pool.used_[kScratchPage] = true;
   for (int64_t p = pages; p >= 1; --p) pool.free_.push_back(static_cast<PageId>(p));
@@ -28,7 +30,7 @@ Result<KvPool> KvPool::create(MemoryPool& memory, const KvShape& shape, int64_t 
 Status KvPool::resize(MemoryPool& memory, int64_t pages, const CopyBytes& copy, const std::function<Status()>& copied) {
   for (size_t p = static_cast<size_t>(std::max<int64_t>(pages, 0)) + 1; p < used_.size(); ++p)
     if (used_[p]) return error(Code::Busy, "KV page {} is in use, a pool of {} pages would lose it", p, pages);
-  ASSIGN_OR_RETURN(KvPool moved, create(memory, shape_, pages));
+  ASSIGN_OR_RETURN(KvPool moved, create(memory, shape_, pages, scratch_));
   const size_t kept = std::min(used_.size(), moved.used_.size());
   for (size_t p = 1; p < kept; ++p) moved.used_[p] = used_[p];
   std::erase_if(moved.free_, [&](PageId p) { return moved.used_[static_cast<size_t>(p)]; });
@@ -55,7 +57,7 @@ void* KvPool::cache(size_t c) const {
   CHECK(c < shape_.caches.size());
   size_t before = 0;
   for (size_t i = 0; i < c; ++i) before += shape_.caches[i].page_bytes;
-  return buffer_.as<uint8_t>() + before * used_.size();
+  return buffer_.as<uint8_t>() + before * static_cast<size_t>(total_pages() + scratch_);
 }
 
 Result<std::vector<PageId>> KvPool::allocate(int64_t pages) {

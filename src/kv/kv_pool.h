@@ -2,7 +2,8 @@
 //
 // A model has several caches: one per layer with keys and values, or two with compressed keys and their rotated part. A
 // page spans all of them: page p of cache c lies at cache(c) + p * its page_bytes. Page 0 is scratch: padding rows
-// write there and it is never handed out. Memory is reserved at once and touched lazily. The owner of sequences (one
+// write there and it is never handed out; where a device wants a place of its own for each of many such rows, more
+// pages behind those that are handed out. Memory is reserved at once and touched lazily. The owner of sequences (one
 // thread) allocates and releases.
 #pragma once
 
@@ -48,11 +49,12 @@ constexpr int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) 
 
 class KvPool {
  public:
-  // `pages` usable pages, and the scratch page on top.
-  static Result<KvPool> create(MemoryPool& memory, const KvShape& shape, int64_t pages);
+  // `pages` usable pages, and `scratch` ones on top: page 0, and those behind the usable ones.
+  static Result<KvPool> create(MemoryPool& memory, const KvShape& shape, int64_t pages, int64_t scratch = 1);
 
   const KvShape& shape() const { return shape_; }
   int64_t total_pages() const { return static_cast<int64_t>(used_.size()) - 1; }
+  int64_t scratch_pages() const { return scratch_; }
   int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
   size_t bytes() const { return buffer_.size(); }
   void* cache(size_t c) const;
@@ -86,6 +88,7 @@ class KvPool {
   Buffer buffer_;
   std::vector<PageId> free_;  // used as a stack, lowest ids on top at first
   std::vector<bool> used_;
+  int64_t scratch_ = 1;
   uint64_t generation_ = 0;
 };
 

@@ -222,7 +222,10 @@ bool forget_state(const TensorView& in, int64_t r, const LiveSizes&) {
 }  // namespace
 
 int32_t StepRows::no_page_slot(int64_t row) const {
-  return skips_negative_slots ? -1 : static_cast<int32_t>(kv::kScratchPage * kPageTokens + row % kPageTokens);
+  if (skips_negative_slots) return -1;
+  const int64_t scratch = row / kPageTokens % scratch_pages;
+  const int64_t page = scratch == 0 ? kv::kScratchPage : pages + scratch;
+  return static_cast<int32_t>(page * kPageTokens + row % kPageTokens);
 }
 
 void see_part(const PartViews& v, int part, const StepRows& none) {

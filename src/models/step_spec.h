@@ -107,12 +107,14 @@ struct StepRows {
   bool skips_negative_slots = true;  // DeviceInfo::skips_negative_slots
   int64_t vocabulary = 0;
   int64_t hidden = 0;  // numbers of a row of an image
+  // Of the pool: that are handed out, and for rows of no sequence (kv/kv_pool.h).
+  int64_t pages = 0, scratch_pages = 1;
 
   int64_t edited() const;      // rows whose logits are changed
   int64_t edit_words() const;  // i32 that their masks and lists take
 
   // Where a row of no sequence writes: in a cache of pages, where rows are tokens, or of states, where they are
-  // sequences.
+  // sequences. As many rows behind one another as the scratch pages have room for have places of their own.
   int32_t no_page_slot(int64_t row) const;
   int32_t no_state_slot() const { return skips_negative_slots ? -1 : kv::kScratchSlot; }
 };

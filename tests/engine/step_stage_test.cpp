@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "backends/null/null_device.h"
 #include "graph/graph.h"
@@ -146,6 +147,25 @@ TEST_F(StepStageTest, PaddingRowsMayGoToTheScratchPage) {
       for (int64_t near = std::max(length, t - 127); near < t; ++near) ASSERT_NE(slots[near], slots[t]) << t;
     }
   }
+}
+
+TEST_F(StepStageTest, ScratchPagesGiveEachRowOfNoSequenceASlotOfItsOwn) {
+  attach(false);
+  Sequence s = sequence(3, 5, {9}, 0);
+  const StepItem item{&s, 3};
+  const auto live = stage.fill({&item, 1}, {.pages = 40, .scratch = 6});
+  ASSERT_TRUE(live.is_ok()) << live.status().message();
+  EXPECT_EQ(live->value[models::kPoolPages], 46);
+  const auto slots = of("slots");
+  std::set<int32_t> all(slots.begin(), slots.end());
+  EXPECT_EQ(all.size(), static_cast<size_t>(kTokens)) << "700 rows in six pages of 128";
+  for (const int32_t slot : slots)
+    EXPECT_TRUE(slot / 128 == 9 || slot / 128 == kScratchPage || slot / 128 > 40) << slot;
+  EXPECT_LT(*all.rbegin(), 46 * 128);
+  // Rows of a sequence that is gone go where rows of none do.
+  stage.drop(0, 0, 3);
+  const auto dropped = of("slots");
+  EXPECT_EQ(std::set<int32_t>(dropped.begin(), dropped.end()).size(), static_cast<size_t>(kTokens));
 }
 
 TEST_F(StepStageTest, StatesAreReadFromZeroFirstAndThenFromWhereTheyWereWritten) {

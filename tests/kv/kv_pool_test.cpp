@@ -43,6 +43,26 @@ TEST_F(KvPoolTest, HandsOutEveryPageOnceAndNeverTheScratchPage) {
   EXPECT_TRUE(pool->check_integrity().is_ok());
 }
 
+TEST_F(KvPoolTest, MoreScratchPagesLieBehindThoseThatAreHandedOut) {
+  auto pool = KvPool::create(device->pool(), shape, 4, 3);
+  ASSERT_TRUE(pool.is_ok());
+  EXPECT_EQ(pool->total_pages(), 4);
+  EXPECT_EQ(pool->scratch_pages(), 3);
+  EXPECT_EQ(pool->bytes(), shape.page_bytes() * 7);
+  EXPECT_EQ(pool->page(1, 0) - pool->page(0, 0), static_cast<ptrdiff_t>(shape.caches[0].page_bytes * 7));
+  auto pages = pool->allocate(4);
+  ASSERT_TRUE(pages.is_ok());
+  for (const PageId p : *pages) EXPECT_TRUE(p >= 1 && p <= 4) << p;
+  EXPECT_FALSE(pool->allocate(1).is_ok());
+  const auto copy = [](void* to, const void* from, size_t n) { return std::memcpy(to, from, n), Status::ok(); };
+  ASSERT_TRUE(pool->resize(device->pool(), 9, copy).is_ok());
+  EXPECT_EQ(pool->total_pages(), 9);
+  EXPECT_EQ(pool->scratch_pages(), 3);
+  EXPECT_EQ(pool->bytes(), shape.page_bytes() * 12);
+  EXPECT_TRUE(pool->check_integrity().is_ok());
+  pool->release(*pages);
+}
+
 TEST_F(KvPoolTest, RowsOfInt8HaveAScale) {
   EXPECT_EQ(shape.token_bytes(), 3u * 2 * 2 * 20);
   shape = KvShape::grouped(3, 2, 10, DType::I8);

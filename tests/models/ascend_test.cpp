@@ -52,6 +52,30 @@ TEST(AscendUpdates, OldRuntimesGiveTheSame) {
   EXPECT_EQ((*e)->runner("decode")->stats().replays, static_cast<uint64_t>(kSteps));
 }
 
+// The operator that writes the cache wants a slot of its own for every row (cache-slot-twice), those of the padding
+// among them, of which there may be more than a page has.
+TEST(AscendCaches, EveryRowOfALongPaddingHasASlotOfItsOwn) {
+  const AscendOptions one_size{
+      .decode_sizes = {200}, .prefill_sizes = {512}, .context = 512, .chunk = 512, .sequences = 200};
+  AscendOptions without = one_size;
+  without.policy = engine::GraphPolicy::Off;
+  auto eager = open("qwen3_tied", without), e = open("qwen3_tied", one_size);
+  ASSERT_TRUE(eager.is_ok()) << eager.status().message();
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  for (const size_t length : {1, 127, 128, 129, 300, 384, 511, 512}) {
+    std::vector<int32_t> tokens;
+    for (size_t i = 0; i < length; ++i) tokens.push_back(static_cast<int32_t>((i * 37 + 11) % 97));
+    EXPECT_TRUE(same_bits(all_logits(**eager, tokens, 512), all_logits(**e, tokens, 512))) << length;
+  }
+  EXPECT_TRUE(same_bits(decode_traffic(**eager, 3), decode_traffic(**e, 3)));
+  for (const char* phase : {"prefill", "decode"}) {
+    const engine::StepRunner& runner = *(*e)->runner(phase);
+    EXPECT_TRUE(runner.quarantined().empty()) << runner.quarantined().begin()->second;
+    EXPECT_TRUE(runner.stats().fallbacks.empty()) << phase;
+    EXPECT_GT(runner.stats().replays, 0u) << phase;
+  }
+}
+
 // F46: the pair of operators before the fused one.
 TEST(AscendAttention, TheOlderPairIsEqual) {
   std::vector<float> expected;

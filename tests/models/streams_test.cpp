@@ -31,11 +31,11 @@ Result<std::unique_ptr<engine::Engine>> open(const Case& c, int streams, GraphMo
   o.model_path = testing_support::tiny_model_path(c.model);
   if (c.device == DeviceKind::Ascend) o.dtype = DType::BF16;
   o.chunked_prefill_size = 64;
-  o.max_running_requests = 4;
   o.max_total_tokens = 4 * 128;
   o.graph = graph;
   o.graph.decode = decode;
-  o.graph.decode_sizes = {1, 4};
+  if (graph.decode_sizes.empty()) o.graph.decode_sizes = {1, 4};
+  o.max_running_requests = o.graph.decode_sizes.back();
   o.graph.prefill_sizes = {64};
   o.graph.pipeline.streams = streams;
   o.graph.choose_streams = by_time;
@@ -465,6 +465,22 @@ TEST(PrefetchOfModel, IsLeftOutWhereItIsMeasuredToCost) {
       EXPECT_EQ(decode.graph_stats().waits == side_waits, want.streams == RecordedStreams::NoHints);
       EXPECT_TRUE(testing_support::same_bits(expected, traffic(**e)));
     }
+}
+
+// A replay that is measured has rows of no sequence alone, each of which the cache wants a slot of its own for.
+TEST(PrefetchOfModel, SizesOfMoreRowsThanAPageAreMeasured) {
+  engine::GraphOptions graph;
+  graph.choose_prefetch = true;
+  graph.decode_sizes = {1, 200};
+  const auto slow = [&](Platform& p) { p.device = std::make_shared<SlowMemory>(std::move(p.device)); };
+  auto e = open({"glm4_moe", DeviceKind::Ascend, 1 << 20}, 1, GraphMode::Whole, {}, slow, false, 2, graph);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const engine::StepRunner& decode = *(*e)->runner("decode");
+  ASSERT_GT(hints_in(decode.model()), 0);
+  EXPECT_EQ(decode.captures(), 2u);
+  EXPECT_EQ(decode.model().stream_times().size(), 2u);
+  EXPECT_FALSE(traffic(**e).empty());
+  EXPECT_TRUE(decode.stats().fallbacks.empty());
 }
 
 TEST(PrefetchOfModel, ACpuSaysWhyItDoesNot) {

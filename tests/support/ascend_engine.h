@@ -16,6 +16,7 @@ struct AscendOptions {
   std::vector<int64_t> prefill_sizes = {};
   DType dtype = DType::BF16;
   int64_t context = 384;
+  int64_t chunk = 128;
   GraphMode decode = GraphMode::Whole;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;
   int64_t sequences = 4;
@@ -47,7 +48,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   o.dispatch = options.dispatch;
   o.model_path = folder;
   o.dtype = options.dtype;
-  o.chunked_prefill_size = 128;
+  o.chunked_prefill_size = options.chunk;
   o.max_running_requests = options.sequences;
   o.max_total_tokens = options.sequences * options.context;
   o.context_length = options.context;
