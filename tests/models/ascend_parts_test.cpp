@@ -146,6 +146,42 @@ TEST(AscendParts, KeysAndValuesHaveTheBitsOfOneCard) {
   expect_in_every_mode(REPRISE_SOURCE_DIR "/tests/data/models/qwen3_tied", {2, 2});
 }
 
+// To a rank the rows of other parts are rows of no sequence, here more than a page has slots.
+TEST(AscendParts, LongPromptsOfAnotherPartHaveSlotsOfTheirOwn) {
+  const std::string folder = REPRISE_SOURCE_DIR "/tests/data/models/qwen3_tied";
+  const AscendOptions options{.prefill_sizes = {512}, .context = 512, .chunk = 512};
+  const auto logits_of = [](engine::Engine& e, int part) {
+    std::vector<int32_t> prompt;
+    for (int32_t i = 0; i < 300; ++i) prompt.push_back((i * 37 + 11) % 97);
+    engine::Sequence s(prompt);
+    EXPECT_TRUE(e.reserve(s, 300, part).is_ok());
+    engine::StepItem item{&s, 300, 1};
+    item.part = part;
+    const auto logits = e.step({&item, 1});
+    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+    std::vector<float> out;
+    if (logits.is_ok()) out.assign(logits->begin(), logits->end());
+    e.release(s, part);
+    return out;
+  };
+  auto alone = open_ascend(folder, options);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const std::vector<float> expected = logits_of(**alone, 0);
+  alone->reset();
+  auto world = engine::LocalWorld::start(
+      2,
+      [folder, options](std::shared_ptr<ranks::Member> member) {
+        AscendOptions own = options;
+        own.sequence_parts = 2;
+        own.member = std::move(member);
+        return open_ascend(folder, own);
+      },
+      std::chrono::seconds(120));
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  for (const int part : {0, 1}) EXPECT_EQ(logits_of((*world)->front(), part), expected) << part;
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+}
+
 // A padding row of the last part writes over a token of that part, by what each rank stages of it; what it has spoilt
 // is computed again.
 TEST(AscendParts, ALeakOfAPaddingRowIsFound) {
