@@ -32,6 +32,9 @@ struct Segment {
         scores(v + SegmentShape(bound, size).value_floats()),
         q(scores + kMost * SegmentShape(bound, size).columns) {}
 
+  // Of keys, to whole tiles.
+  int64_t used_columns() const { return (keys + 16 * kVectors - 1) / (16 * kVectors) * (16 * kVectors); }
+
   int64_t keys, size;
   SegmentShape shape;
   float* k;       // [columns / kPanel, width, kPanel]
@@ -63,7 +66,7 @@ inline void transpose(F32x16 (&rows)[16]) {
 
 template <typename E>
 void pack(const typename E::Type* k, const typename E::Type* v, int64_t stride, const Segment& s) {
-  const int64_t columns = s.shape.columns, width = s.shape.width;
+  const int64_t width = s.shape.width, columns = s.used_columns();
   for (int64_t j = 0; j < s.keys; ++j) widen_row<E>(v + j * stride, s.v + j * width, s.size, width);
   for (int64_t j = 0; j < columns; j += 16) {
     float* panel = s.k + j / kPanel * width * kPanel + j % kPanel;
@@ -80,7 +83,7 @@ void pack(const typename E::Type* k, const typename E::Type* v, int64_t stride, 
 // Scores of kTile queries with all keys.
 void score(const Segment& s, float scale) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
-  for (int64_t j = 0; j < columns; j += 16 * kVectors) {
+  for (int64_t j = 0; j < s.used_columns(); j += 16 * kVectors) {
     F32x16 sum[kTile][kVectors];
     for (auto& row : sum)
       for (auto& part : row) part = zero();
