@@ -9,17 +9,18 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kMost = SegmentShape::kQueries, kBlock = SegmentShape::kBlock, kPanel = SegmentShape::kPanel;
+constexpr int64_t kSegmentQueries = SegmentShape::kQueries, kBlock = SegmentShape::kBlock,
+                  kSegmentPanel = SegmentShape::kPanel;
 
 // Queries and registers across of a tile: as many sums as there are registers for beside what they are made of.
 #if defined(__AVX512F__)
-constexpr int kTile = 8, kVectors = 2;
+constexpr int kSegmentTile = 8, kSegmentVectors = 2;
 #elif defined(__AVX2__) || defined(__aarch64__)
-constexpr int kTile = 4, kVectors = 1;
+constexpr int kSegmentTile = 4, kSegmentVectors = 1;
 #else
-constexpr int kTile = 2, kVectors = 1;
+constexpr int kSegmentTile = 2, kSegmentVectors = 1;
 #endif
-static_assert(kTile <= kMost && SegmentShape::kBlock % kTile == 0);
+static_assert(kSegmentTile <= kSegmentQueries && SegmentShape::kBlock % kSegmentTile == 0);
 
 // One thread's view of the sequence and head that it works on.
 struct Segment {
@@ -30,17 +31,19 @@ struct Segment {
         k(scratch),
         v(k + SegmentShape(bound, size).key_floats()),
         scores(v + SegmentShape(bound, size).value_floats()),
-        q(scores + kMost * SegmentShape(bound, size).columns) {}
+        q(scores + kSegmentQueries * SegmentShape(bound, size).columns) {}
 
   // Of keys, to whole tiles.
-  int64_t used_columns() const { return (keys + 16 * kVectors - 1) / (16 * kVectors) * (16 * kVectors); }
+  int64_t used_columns() const {
+    return (keys + 16 * kSegmentVectors - 1) / (16 * kSegmentVectors) * (16 * kSegmentVectors);
+  }
 
   int64_t keys, size;
   SegmentShape shape;
-  float* k;       // [columns / kPanel, width, kPanel]
+  float* k;       // [columns / kSegmentPanel, width, kSegmentPanel]
   float* v;       // [keys, width]
-  float* scores;  // [kMost, columns]
-  float* q;       // [kMost, width]
+  float* scores;  // [kSegmentQueries, columns]
+  float* q;       // [kSegmentQueries, width]
 };
 
 template <typename E>
@@ -50,7 +53,7 @@ void widen_row(const typename E::Type* row, float* out, int64_t size, int64_t wi
 
 // Rows become columns: each step takes row i and row i + 8 by turns, and after four of them a number's row and column
 // have changed places.
-inline void transpose(F32x16 (&rows)[16]) {
+inline void transpose_segment(F32x16 (&rows)[16]) {
 #pragma GCC unroll 4
   for (int step = 0; step < 4; ++step) {
     F32x16 next[16];
@@ -69,40 +72,40 @@ void pack(const typename E::Type* k, const typename E::Type* v, int64_t stride, 
   const int64_t width = s.shape.width, columns = s.used_columns();
   for (int64_t j = 0; j < s.keys; ++j) widen_row<E>(v + j * stride, s.v + j * width, s.size, width);
   for (int64_t j = 0; j < columns; j += 16) {
-    float* panel = s.k + j / kPanel * width * kPanel + j % kPanel;
+    float* panel = s.k + j / kSegmentPanel * width * kSegmentPanel + j % kSegmentPanel;
     for (int64_t d = 0; d < s.size; d += 16) {
       F32x16 rows[16];
       for (int64_t i = 0; i < 16; ++i)
         rows[i] = j + i < s.keys ? load_n<E>(k + (j + i) * stride + d, s.size - d < 16 ? s.size - d : 16) : zero();
-      transpose(rows);
-      for (int64_t i = 0; i < 16; ++i) store(panel + (d + i) * kPanel, rows[i]);
+      transpose_segment(rows);
+      for (int64_t i = 0; i < 16; ++i) store(panel + (d + i) * kSegmentPanel, rows[i]);
     }
   }
 }
 
-// Scores of kTile queries with all keys.
+// Scores of kSegmentTile queries with all keys.
 void score(const Segment& s, float scale) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
-  for (int64_t j = 0; j < s.used_columns(); j += 16 * kVectors) {
-    F32x16 sum[kTile][kVectors];
+  for (int64_t j = 0; j < s.used_columns(); j += 16 * kSegmentVectors) {
+    F32x16 sum[kSegmentTile][kSegmentVectors];
     for (auto& row : sum)
       for (auto& part : row) part = zero();
-    const float* key = s.k + j / kPanel * width * kPanel + j % kPanel;
-    for (int64_t d = 0; d < s.size; ++d, key += kPanel) {
-      F32x16 k[kVectors];
+    const float* key = s.k + j / kSegmentPanel * width * kSegmentPanel + j % kSegmentPanel;
+    for (int64_t d = 0; d < s.size; ++d, key += kSegmentPanel) {
+      F32x16 k[kSegmentVectors];
 #pragma GCC unroll 2
-      for (int c = 0; c < kVectors; ++c) k[c] = load(key + 16 * c);
+      for (int c = 0; c < kSegmentVectors; ++c) k[c] = load(key + 16 * c);
 #pragma GCC unroll 8
-      for (int i = 0; i < kTile; ++i) {
+      for (int i = 0; i < kSegmentTile; ++i) {
         const F32x16 number = splat(s.q[i * width + d]);
 #pragma GCC unroll 2
-        for (int c = 0; c < kVectors; ++c) sum[i][c] = fma(number, k[c], sum[i][c]);
+        for (int c = 0; c < kSegmentVectors; ++c) sum[i][c] = fma(number, k[c], sum[i][c]);
       }
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < kTile; ++i)
+    for (int i = 0; i < kSegmentTile; ++i)
 #pragma GCC unroll 2
-      for (int c = 0; c < kVectors; ++c) store(s.scores + i * columns + j + 16 * c, sum[i][c] * scale);
+      for (int c = 0; c < kSegmentVectors; ++c) store(s.scores + i * columns + j + 16 * c, sum[i][c] * scale);
   }
 }
 
@@ -125,29 +128,29 @@ float weigh(float* scores, int64_t keys) {
   return 1.0f / reduce_add(sum);
 }
 
-// Columns [d, d + 16 kAcross) of the results of kTile queries, of which `rows` are there.
-template <typename E, int kAcross>
+// Columns [d, d + 16 kSegmentAcross) of the results of kSegmentTile queries, of which `rows` are there.
+template <typename E, int kSegmentAcross>
 void gather(const Segment& s, int64_t d, const float* factor, typename E::Type* out, int64_t stride, int64_t rows) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
-  F32x16 sum[kTile][kAcross];
+  F32x16 sum[kSegmentTile][kSegmentAcross];
   for (auto& row : sum)
     for (auto& part : row) part = zero();
   const float* value = s.v + d;
   for (int64_t j = 0; j < s.keys; ++j, value += width) {
-    F32x16 v[kAcross];
+    F32x16 v[kSegmentAcross];
 #pragma GCC unroll 2
-    for (int c = 0; c < kAcross; ++c) v[c] = load(value + 16 * c);
+    for (int c = 0; c < kSegmentAcross; ++c) v[c] = load(value + 16 * c);
 #pragma GCC unroll 8
-    for (int i = 0; i < kTile; ++i) {
+    for (int i = 0; i < kSegmentTile; ++i) {
       const F32x16 weight = splat(s.scores[i * columns + j]);
 #pragma GCC unroll 2
-      for (int c = 0; c < kAcross; ++c) sum[i][c] = fma(weight, v[c], sum[i][c]);
+      for (int c = 0; c < kSegmentAcross; ++c) sum[i][c] = fma(weight, v[c], sum[i][c]);
     }
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < kTile; ++i)
+  for (int i = 0; i < kSegmentTile; ++i)
 #pragma GCC unroll 2
-    for (int c = 0; c < kAcross; ++c) {
+    for (int c = 0; c < kSegmentAcross; ++c) {
       const int64_t at = d + 16 * c, left = s.size - at;
       if (i < rows) store_n<E>(out + i * stride + at, sum[i][c] * factor[i], left < 16 ? left : 16);
     }
@@ -158,10 +161,10 @@ template <typename E>
 void attend(const Segment& s, const typename E::Type* q, typename E::Type* out, int64_t stride, int64_t begin,
             int64_t end, float scale) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
-  for (int64_t first = begin; first < end; first += kTile) {
-    const int64_t rows = end - first < kTile ? end - first : kTile;
-    float factor[kTile] = {};
-    for (int64_t i = 0; i < kTile; ++i) {
+  for (int64_t first = begin; first < end; first += kSegmentTile) {
+    const int64_t rows = end - first < kSegmentTile ? end - first : kSegmentTile;
+    float factor[kSegmentTile] = {};
+    for (int64_t i = 0; i < kSegmentTile; ++i) {
       const int64_t row = first + (i < rows ? i : rows - 1);  // a row that is there, computed once more
       widen_row<E>(q + row * stride, s.q + i * width, s.size, width);
     }
@@ -169,8 +172,9 @@ void attend(const Segment& s, const typename E::Type* q, typename E::Type* out, 
     for (int64_t i = 0; i < rows; ++i) factor[i] = weigh(s.scores + i * columns, s.keys);
     typename E::Type* to = out + first * stride;
     int64_t d = 0;
-    for (; d + 16 * kVectors <= width; d += 16 * kVectors) gather<E, kVectors>(s, d, factor, to, stride, rows);
-    if constexpr (kVectors > 1)
+    for (; d + 16 * kSegmentVectors <= width; d += 16 * kSegmentVectors)
+      gather<E, kSegmentVectors>(s, d, factor, to, stride, rows);
+    if constexpr (kSegmentVectors > 1)
       if (d < width) gather<E, 1>(s, d, factor, to, stride, rows);
   }
 }
