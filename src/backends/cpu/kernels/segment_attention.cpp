@@ -83,25 +83,34 @@ void pack(const typename E::Type* k, const typename E::Type* v, int64_t stride, 
   }
 }
 
+// sum[i][c] = left[i][0] right[0][c] + left[i][1] right[1][c] + ..., one chain over `steps` numbers of a row; rows are
+// so many floats apart.
+template <int kAcross>
+inline __attribute__((always_inline)) void multiply_segment(const float* left, int64_t left_stride, const float* right,
+                                                            int64_t right_stride, int64_t steps,
+                                                            F32x16 (&sum)[kSegmentTile][kAcross]) {
+  for (auto& row : sum)
+    for (auto& part : row) part = zero();
+  for (int64_t k = 0; k < steps; ++k, right += right_stride) {
+    F32x16 across[kAcross];
+#pragma GCC unroll 2
+    for (int c = 0; c < kAcross; ++c) across[c] = load(right + 16 * c);
+#pragma GCC unroll 8
+    for (int i = 0; i < kSegmentTile; ++i) {
+      const F32x16 number = splat(left[i * left_stride + k]);
+#pragma GCC unroll 2
+      for (int c = 0; c < kAcross; ++c) sum[i][c] = fma(number, across[c], sum[i][c]);
+    }
+  }
+}
+
 // Scores of kSegmentTile queries with all keys.
 void score(const Segment& s, float scale) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
   for (int64_t j = 0; j < s.used_columns(); j += 16 * kSegmentVectors) {
-    F32x16 sum[kSegmentTile][kSegmentVectors];
-    for (auto& row : sum)
-      for (auto& part : row) part = zero();
     const float* key = s.k + j / kSegmentPanel * width * kSegmentPanel + j % kSegmentPanel;
-    for (int64_t d = 0; d < s.size; ++d, key += kSegmentPanel) {
-      F32x16 k[kSegmentVectors];
-#pragma GCC unroll 2
-      for (int c = 0; c < kSegmentVectors; ++c) k[c] = load(key + 16 * c);
-#pragma GCC unroll 8
-      for (int i = 0; i < kSegmentTile; ++i) {
-        const F32x16 number = splat(s.q[i * width + d]);
-#pragma GCC unroll 2
-        for (int c = 0; c < kSegmentVectors; ++c) sum[i][c] = fma(number, k[c], sum[i][c]);
-      }
-    }
+    F32x16 sum[kSegmentTile][kSegmentVectors];
+    multiply_segment(s.q, width, key, kSegmentPanel, s.size, sum);
 #pragma GCC unroll 8
     for (int i = 0; i < kSegmentTile; ++i)
 #pragma GCC unroll 2
@@ -131,22 +140,8 @@ float weigh(float* scores, int64_t keys) {
 // Columns [d, d + 16 kSegmentAcross) of the results of kSegmentTile queries, of which `rows` are there.
 template <typename E, int kSegmentAcross>
 void gather(const Segment& s, int64_t d, const float* factor, typename E::Type* out, int64_t stride, int64_t rows) {
-  const int64_t columns = s.shape.columns, width = s.shape.width;
   F32x16 sum[kSegmentTile][kSegmentAcross];
-  for (auto& row : sum)
-    for (auto& part : row) part = zero();
-  const float* value = s.v + d;
-  for (int64_t j = 0; j < s.keys; ++j, value += width) {
-    F32x16 v[kSegmentAcross];
-#pragma GCC unroll 2
-    for (int c = 0; c < kSegmentAcross; ++c) v[c] = load(value + 16 * c);
-#pragma GCC unroll 8
-    for (int i = 0; i < kSegmentTile; ++i) {
-      const F32x16 weight = splat(s.scores[i * columns + j]);
-#pragma GCC unroll 2
-      for (int c = 0; c < kSegmentAcross; ++c) sum[i][c] = fma(weight, v[c], sum[i][c]);
-    }
-  }
+  multiply_segment(s.scores, s.shape.columns, s.v + d, s.shape.width, s.keys, sum);
 #pragma GCC unroll 8
   for (int i = 0; i < kSegmentTile; ++i)
 #pragma GCC unroll 2
