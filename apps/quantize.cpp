@@ -16,6 +16,7 @@
 #include "common/terminal.h"
 #include "eval/text_file.h"
 #include "evaluation/perplexity.h"
+#include "hub/companions.h"
 #include "models/model.h"
 #include "quantiser/checkpoint_quantiser.h"
 
@@ -96,17 +97,22 @@ bool has_tokenizer(const fs::path& folder) {
   return fs::exists(folder / "tokenizer.json", ignored) || fs::exists(folder / "tiktoken.model", ignored);
 }
 
-// Everything of a model's folder but weights and what describes them.
-Status copy_companions(const fs::path& from, const fs::path& to) {
-  for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt", "tokenizer.model", "tiktoken.model", "chat_template.jinja", "generation_config.json"}) {
-    std::error_code failed;
-    if (!fs::exists(from / name, failed)) continue;
-    fs::copy_file(from / name, to / name, fs::copy_options::overwrite_existing, failed);
-    if (failed) return invalid("{}: {}", (to / name).string(), failed.message());
+// What hub/companions.h lists, of a model's folder and of the folders in it (`inside`, with its slash).
+Status copy_companions(const fs::path& from, const fs::path& to, const std::string& inside = "") {
+  std::error_code failed, ignored;
+  fs::directory_iterator it(from / inside, fs::directory_options::skip_permission_denied, failed);
+  for (; !failed && it != fs::directory_iterator(); it.increment(failed)) {
+    const std::string name = inside + it->path().filename().string();
+    if (inside.empty() && it->is_directory(ignored)) {
+      RETURN_IF_ERROR(copy_companions(from, to, name + "/"));
+    } else if (hub::is_companion(name) && it->is_regular_file(ignored)) {
+      std::error_code no_copy;
+      fs::create_directories((to / name).parent_path(), ignored);
+      fs::copy_file(*it, to / name, fs::copy_options::overwrite_existing, no_copy);
+      if (no_copy) return invalid("{}: {}", (to / name).string(), no_copy.message());
+    }
   }
-  return Status::ok();
+  return failed ? invalid("{}: {}", (from / inside).string(), failed.message()) : Status::ok();
 }
 
 Status write_tokenizer(const QuantizeFlags& f, const checkpoint::GgufFile& file, const fs::path& to) {
@@ -141,7 +147,8 @@ Status write_folder(const QuantizeFlags& f, const checkpoint::Checkpoint& source
     RETURN_IF_ERROR(
         write_file_atomically((to / "quant_model_description.json").string(), q.description.dump(2) + "\n"));
   if (source.gguf()) return write_tokenizer(f, *source.gguf(), to);
-  return copy_companions(source_path, to);
+  // A single file of weights may lie among those of other models.
+  return fs::is_directory(source_path, failed) ? copy_companions(source_path, to) : Status::ok();
 }
 
 OrderedJson perplexity_json(const evaluation::Perplexity& p) {

@@ -5,15 +5,12 @@
 #include <charconv>
 #include <map>
 
+#include "hub/companions.h"
 #include "hub/model_name.h"
 
 namespace reprise::hub {
 namespace {
 
-constexpr std::array<std::string_view, 12> kSmallFiles{
-    "config.json", "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
-    "vocab.json",  "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "merges.txt",  "chat_template.json",      "tokenizer.model",   "tiktoken.model"};
 constexpr std::array<std::string_view, 2> kByRule{"Q4_K_M", "Q8_0"};
 constexpr std::string_view kGguf = ".gguf", kSafetensors = ".safetensors", kIndex = ".safetensors.index.json";
 
@@ -168,8 +165,7 @@ Result<Choice> choose_gguf_by_rule(const std::vector<GgufChoice>& all, std::stri
 }
 
 bool is_small_file(std::string_view path) {
-  if (std::find(kSmallFiles.begin(), kSmallFiles.end(), path) != kSmallFiles.end()) return true;
-  if (path.starts_with("additional_chat_templates/") && path.ends_with(".jinja")) return true;
+  if (path == "config.json" || is_companion(path)) return true;
   return path.find('/') == path.npos && path.starts_with("quant_model_description") && path.ends_with(".json");
 }
 

@@ -1,7 +1,7 @@
 // Choice: which files of a repository make up the model that was asked for. A plain value; pure functions.
 //
-//   safetensors   config.json, generation_config.json, tokenizer files, chat templates, quant_model_description*.json,
-//                 and the weights: model.safetensors, or the shards of its index, or ModelSlim's files
+//   safetensors   config.json, its companions (companions.h), quant_model_description*.json, and the weights:
+//                 model.safetensors, or the shards of its index, or ModelSlim's files
 //   GGUF          one file, or all parts of a split one ("-00001-of-00003.gguf" counts as one)
 //
 // With ":file" it is the GGUF file of that name (with or without folder and ".gguf"), or the one with that tag

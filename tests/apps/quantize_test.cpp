@@ -39,6 +39,30 @@ TEST(Quantize, WritesAFolderThatRuns) {
   }
 }
 
+// Those that hub/companions.h lists, some in folders and behind links as in a cache; and of the other files none.
+TEST(Quantize, KeepsWhatLiesBesideTheWeights) {
+  const Folder folder, elsewhere;
+  make_model(folder);
+  const Words kept{"chat_template.json",     "chat_template.jinja",      "additional_chat_templates/rag.jinja",
+                   "generation_config.json", "preprocessor_config.json", "modules.json",
+                   "1_Pooling/config.json"};
+  const Words left{"onnx/config.json", "README.md", "additional_chat_templates/notes.txt",
+                   "quant_model_description.json"};
+  for (const char* name : {"additional_chat_templates", "onnx"}) std::filesystem::create_directories(folder / name);
+  elsewhere.write("config.json", R"({"pooling_mode": "lasttoken"})");
+  std::filesystem::create_directory_symlink(elsewhere.path(), folder / "1_Pooling");
+  for (const Words& names : {kept, left})
+    for (const std::string& name : names)
+      if (name != "1_Pooling/config.json") folder.write(name, name.ends_with(".jinja") ? "{{ messages }}" : "{}");
+  folder.write("modules.json", "[]");
+  std::filesystem::create_symlink(folder / "no_such_file", folder / "vocab.json");
+  const std::string out = folder / "out";
+  const Outcome o = run_binary("quantize --model-path " + folder.path() + " --output " + out);
+  ASSERT_EQ(o.exit_code, 0) << o.err;
+  for (const std::string& name : kept) EXPECT_EQ(content_of(out + "/" + name), content_of(folder / name)) << name;
+  for (const std::string& name : left) EXPECT_FALSE(std::filesystem::exists(out + "/" + name)) << name;
+}
+
 TEST(Quantize, TableForPeopleAndErrors) {
   const Folder folder;
   make_model(folder);

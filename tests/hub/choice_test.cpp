@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "folder.h"
+#include "hub/companions.h"
 
 namespace reprise::hub::choice_test {
 namespace {
@@ -92,6 +93,37 @@ TEST(Choices, OfSafetensorsAreWhatIsRead) {
             (std::vector<std::string>{"config.json", "generation_config.json", "tokenizer.json",
                                       "tokenizer_config.json", "chat_template.jinja", "model.safetensors"}));
   EXPECT_EQ(c->gguf, "");
+}
+
+// A repository is what quantize copies, and config.json and the weights.
+TEST(Choices, OfSafetensorsTakeEveryCompanion) {
+  const std::vector<std::string> taken{"additional_chat_templates/rag.jinja",
+                                       "chat_template.json",
+                                       "1_Pooling/config.json",
+                                       "modules.json",
+                                       "preprocessor_config.json",
+                                       "video_preprocessor_config.json"};
+  const std::vector<std::string> left{"additional_chat_templates/a/b.jinja",
+                                      "additional_chat_templates/rag.txt",
+                                      "other/chat_template.json",
+                                      "Pooling/config.json",
+                                      "1_Pooling/a/config.json",
+                                      "1/config.json",
+                                      "12",
+                                      "",
+                                      "_/config.json"};
+  for (const std::string& path : taken) EXPECT_TRUE(is_companion(path)) << path;
+  for (const std::string& path : left) EXPECT_FALSE(is_companion(path)) << path;
+  for (const char* path : {"config.json", "model.safetensors", "quant_model_description.json"})
+    EXPECT_FALSE(is_companion(path)) << path;
+  std::vector<std::string> all = taken;
+  all.insert(all.end(), left.begin(), left.end());
+  all.insert(all.end(), {"config.json", "model.safetensors"});
+  const auto c = choose_files(listing_of(all), "", "org/name");
+  ASSERT_TRUE(c.is_ok()) << c.status().message();
+  std::vector<std::string> expected = taken;
+  expected.insert(expected.end(), {"config.json", "model.safetensors"});
+  EXPECT_EQ(paths_of(*c), expected);
 }
 
 TEST(Choices, OfShardsFollowTheIndex) {
