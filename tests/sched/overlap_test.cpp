@@ -3,6 +3,8 @@
 // clock shows what is gained.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "engine/local_world.h"
 #include "sched/scheduler_fixture.h"
 #include "support/ascend_engine.h"
@@ -149,7 +151,7 @@ TEST_F(Overlap, PostedWorkFindsTheExecutorIdle) {
   EXPECT_EQ(a->tokens, expected(count_up(10), 20, true));
 }
 
-// Notes what was in flight when a step was submitted.
+// Notes what was in flight when a step was submitted, and how long the device had nothing to do before it.
 class Watched final : public testing_support::ExecutorProxy {
  public:
   Watched(Engine& inner, const std::vector<uint32_t>& launched) : ExecutorProxy(inner), launched_(launched) {}
@@ -158,19 +160,30 @@ class Watched final : public testing_support::ExecutorProxy {
     auto ticket = ExecutorProxy::submit(items, output);
     if (launched_.size() == before) ++idle_submits;
     ++submits;
-    ahead += in_flight++ > 0;
+    const bool behind = in_flight++ > 0;
+    ahead += behind;
+    if (ticket) steps[*ticket] = {.behind = behind};
     return ticket;
   }
   Result<engine::StepResult> wait(engine::Ticket ticket) override {
     --in_flight;
     auto result = ExecutorProxy::wait(ticket);
-    if (result && result->gap_us) gaps.push_back(*result->gap_us);
+    if (result) steps[ticket].gap_us = result->gap_us;
     return result;
   }
 
   int64_t submits = 0, ahead = 0, in_flight = 0;
   int64_t idle_submits = 0;  // during which the device launched nothing
-  std::vector<double> gaps;
+  struct Step {
+    bool behind = false;  // submitted while another one was in flight
+    std::optional<double> gap_us = {};
+  };
+  std::map<engine::Ticket, Step> steps;
+  double gaps_us() const {
+    double sum = 0;
+    for (const auto& [ticket, step] : steps) sum += step.gap_us.value_or(0);
+    return sum;
+  }
 
  private:
   const std::vector<uint32_t>& launched_;
@@ -180,6 +193,27 @@ struct Mode {
   engine::GraphPolicy policy;
   GraphMode decode;
 };
+
+// Every step but the first of an engine has a gap behind the step before, on a device that tells times; none is
+// negative.
+void expect_gaps(const Watched& watched, bool told) {
+  for (const auto& [ticket, step] : watched.steps) {
+    EXPECT_EQ(step.gap_us.has_value(), told && ticket > 1) << ticket;
+    EXPECT_GE(step.gap_us.value_or(0), 0) << ticket;
+  }
+}
+
+// On the simulator's clock, where what the host does takes its time and a captured step waits in the device's queue for
+// the one before: a step that was submitted behind another follows it at once, and every other one leaves a gap.
+void expect_no_gaps_behind(const Watched& watched) {
+  for (const auto& [ticket, step] : watched.steps) {
+    if (!step.gap_us) continue;
+    if (step.behind)
+      EXPECT_EQ(*step.gap_us, 0) << ticket;
+    else
+      EXPECT_GT(*step.gap_us, 0) << ticket;
+  }
+}
 
 class OverlapOnDevice : public testing::TestWithParam<ComputingPlatform> {
  protected:
@@ -260,6 +294,12 @@ TEST_P(OverlapOnDevice, TokensAreThoseOfStepsOneByOne) {
         if (first[sampled].empty()) first[sampled] = expected.tokens;
         EXPECT_EQ(expected.tokens, first[sampled]);
         EXPECT_EQ(one_by_one.ahead, 0);
+        // The host's clock tells of steps that are over when they were submitted; between marks the device's must.
+        for (const Watched* w : {&one_by_one, &ahead}) {
+          expect_gaps(*w, GetParam() != ComputingPlatform::Remote);
+          if (GetParam() == ComputingPlatform::Ascend && mode.policy != engine::GraphPolicy::Off)
+            expect_no_gaps_behind(*w);
+        }
         if (!overlaps) {
           EXPECT_EQ(ahead.ahead, 0);
           continue;
@@ -270,6 +310,8 @@ TEST_P(OverlapOnDevice, TokensAreThoseOfStepsOneByOne) {
           EXPECT_EQ(ahead.idle_submits, ahead.submits) << "a batch is staged before anything of it, or before it, runs";
         } else if (!sampled) {
           EXPECT_LT(got.clock_us, 0.95 * expected.clock_us);
+          EXPECT_LT(ahead.gaps_us(), one_by_one.gaps_us());
+          EXPECT_LT(one_by_one.gaps_us(), expected.clock_us) << "they are a part of the time";
         }
       }
     }

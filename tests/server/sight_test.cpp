@@ -110,6 +110,47 @@ TEST(DrawMetrics, AreCountersByReason) {
     EXPECT_NE(text.find(std::string("\nreprise:") + line), std::string::npos) << line;
 }
 
+// What the device's clock tells of a step; where it tells nothing, what the host did between two steps of the engine. A
+// step behind which nothing waited has no gap.
+TEST(GapMetrics, CountEachStepOnceByTheDeviceOrTheHost) {
+  GraphNumbers numbers;
+  Metrics metrics("m", [&numbers] { return numbers; });
+  sched::StepRecord step;
+  for (const double gap_s : {0.0, 1.5e-6, 3e-6, 3e-6, 1.0}) {
+    step.gap_s = gap_s;
+    numbers.steps += 1, numbers.host_s += 7;  // no matter where the device tells
+    metrics.stepped(step);
+  }
+  step = {};
+  step.forming_s = 1e-5;
+  numbers.steps += 2, numbers.host_s += 6e-5;
+  metrics.stepped(step);
+  metrics.stepped(step);  // the engine took no step meanwhile
+  const std::string text = metrics.text({}, {}, 0);
+  EXPECT_NE(text.find("# TYPE reprise:host_gap_seconds histogram\n"), std::string::npos);
+  for (const char* line : {"_bucket{model_name=\"m\",le=\"1e-06\"} 1\n", "_bucket{model_name=\"m\",le=\"2e-06\"} 2\n",
+                           "_bucket{model_name=\"m\",le=\"5e-06\"} 4\n", "_bucket{model_name=\"m\",le=\"2e-05\"} 4\n",
+                           "_bucket{model_name=\"m\",le=\"5e-05\"} 5\n", "_bucket{model_name=\"m\",le=\"0.01\"} 5\n",
+                           "_bucket{model_name=\"m\",le=\"+Inf\"} 6\n", "_count{model_name=\"m\"} 6\n"})
+    EXPECT_NE(text.find(std::string("\nreprise:host_gap_seconds") + line), std::string::npos) << line << text;
+}
+
+// The scheduler hands the gaps on: of ten steps of a request all but the first, before which it had nothing to do.
+TEST_F(ApiTest, GapsOfARequestsStepsAreInTheMetrics) {
+  start();
+  executor_->gap_us = 30;
+  for (int i = 0; i < 2; ++i) post("/v1/completions", ids_call({2, 3, 4}, 10));
+  HttpClient c(http_->port());
+  std::string text;
+  EXPECT_TRUE(soon([&] {
+    text = c.get("/metrics").body;
+    return text.find("\nvllm:iteration_tokens_total_count{model_name=\"fake\",engine=\"0\"} 20\n") != std::string::npos;
+  })) << text;
+  for (const char* line : {"_bucket{model_name=\"fake\",le=\"2e-05\"} 0\n",
+                           "_bucket{model_name=\"fake\",le=\"5e-05\"} 18\n", "_count{model_name=\"fake\"} 18\n"})
+    EXPECT_NE(text.find(std::string("\nreprise:host_gap_seconds") + line), std::string::npos) << line << text;
+}
+
 TEST(ExpertMetrics, AreCountersByLayerAndExpert) {
   engine::ExpertUse use;
   use.add_layer("model.layers.3.mlp", 3);

@@ -95,6 +95,7 @@ class FakeExecutor final : public engine::Executor {
       result.logits = done_.logits;
     else
       result.tokens = done_.next;
+    result.gap_us = gap_us;
     return result;
   }
 
@@ -103,6 +104,7 @@ class FakeExecutor final : public engine::Executor {
   int64_t in_flight_limit = 2;
   std::function<void()> during_step;
   std::function<std::optional<double>(int64_t rows)> cost;  // of steps of single tokens; null: unknown
+  std::optional<double> gap_us;                             // as the device's clock would tell, of every step
   int64_t verify_steps = 0;                                 // of one sequence each
   int64_t steps = 0, copies = 0, computed = 0, most_sequences = 0, most_tokens = 0, most_in_flight = 0;
   int64_t in_flight() const { return static_cast<int64_t>(flights_.size()); }
