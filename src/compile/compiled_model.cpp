@@ -22,12 +22,17 @@ void move_host_operands(LaunchArgs& args, size_t offset) {
     if (p) p = static_cast<const uint8_t*>(p) + offset;
 }
 
-// "linear %12 (cuda.linear.bf16) at T = 4": which launch an error is about.
-std::string place_of(const Node& n, const KernelEntry& entry, const Graph& graph, const LiveSizes& live) {
+// " at T = 4, S = 2"
+std::string sizes_text(const Graph& graph, const LiveSizes& live) {
   std::string sizes;
   for (size_t i = 0; i < graph.symbols().size(); ++i)
     sizes += fmt::format("{}{} = {}", i ? ", " : " at ", graph.symbols()[i].name, live.value[i + 1]);
-  return fmt::format("{} {} ({}){}", n.op->name, node_label(n), entry.name, sizes);
+  return sizes;
+}
+
+// "linear %12 (cuda.linear.bf16) at T = 4": which launch an error is about.
+std::string place_of(const Node& n, const KernelEntry& entry, const Graph& graph, const LiveSizes& live) {
+  return fmt::format("{} {} ({}){}", n.op->name, node_label(n), entry.name, sizes_text(graph, live));
 }
 
 // Whether a launch was recorded with other sizes than it has now. Kernels find the pages of a cache by a step's tables
@@ -421,6 +426,16 @@ Status CompiledModel::located(Status launched, const Thunk& t, const LiveSizes& 
   return launched.at(place_of(*nodes_[t.node], *kernels_[t.node], graph_, live));
 }
 
+// "the replay of decode for 4, linear %2 to add %5, at T = 3". Which of the launches failed is not known: the device
+// runs a graph as a unit.
+std::string CompiledModel::replay_place(const Piece& p, int64_t size, const LiveSizes& live) const {
+  const auto label = [&](const Thunk& t) {
+    return fmt::format("{} {}", nodes_[t.node]->op->name, node_label(*nodes_[t.node]));
+  };
+  return fmt::format("the replay of {} for {}, {} to {},{}", graph_.name(), size, label(p.thunks.front()),
+                     label(p.thunks.back()), sizes_text(graph_, live));
+}
+
 Status CompiledModel::launch(const LiveSizes& live, Stream& stream, HeadMask heads) {
   RETURN_IF_ERROR(begin(live, stream, heads));
   for (Piece& p : pieces_) {
@@ -473,7 +488,8 @@ Status CompiledModel::replay(int64_t size, const LiveSizes& live, Stream& stream
     if ((p.heads & heads) == 0) continue;
     if (p.captured) {
       Patches& patches = capture->patches[graph];
-      RETURN_IF_ERROR(capture->graphs[graph]->replay(stream, patches_to_send(patches)));
+      const Status replayed = capture->graphs[graph]->replay(stream, patches_to_send(patches));
+      if (!replayed.is_ok()) return replayed.at(replay_place(p, size, live));
       patches.moved = false;
       ++counters_.replays;
       continue;

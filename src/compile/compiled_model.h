@@ -180,6 +180,8 @@ class CompiledModel {
   Status launch(const Piece& piece, Stream& stream);
   // An error of a launch names op, node, kernel and sizes.
   Status located(Status launched, const Thunk& t, const LiveSizes& live) const;
+  // Where an error of a captured piece belongs.
+  std::string replay_place(const Piece& piece, int64_t size, const LiveSizes& live) const;
   std::span<const Patch> patches_to_send(Patches& patches) const;
   const Capture* find(int64_t size) const;
 

@@ -158,9 +158,12 @@ void StepRunner::finished(const StepPlan& plan, int64_t n, std::optional<double>
 
 Status StepRunner::fall_back(const StepPlan& plan, const LiveSizes& live, Stream& stream, StepOutput output,
                              const Status& failed) {
-  if (plan.kind != StepPlan::Kind::Replay || failed.code() == Code::DeviceLost) return failed;
+  if (plan.kind != StepPlan::Kind::Replay) return failed;
+  // A device may tell a failed replay when the stream is synchronized, which knows neither program nor size.
+  const Status placed = failed.at(fmt::format("{}, size {}", parts_.phase, plan.size));
+  if (failed.code() == Code::DeviceLost) return placed;
   quarantine(plan.size, fmt::format("a replay of size {} failed: {}", plan.size, failed.message()));
-  if (parts_.policy == GraphPolicy::Required) return failed;
+  if (parts_.policy == GraphPolicy::Required) return placed;
   count_fallback(quarantined_[plan.size]);
   CompiledModel& m = model(plan.size);
   last_ = &m;

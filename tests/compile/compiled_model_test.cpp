@@ -11,6 +11,42 @@
 namespace reprise::compiled_model_test {
 namespace {
 
+// Kernels, and records of them, that fail while `fails` is set.
+class FailingDevice final : public Device {
+ public:
+  explicit FailingDevice(const bool& fails) : fails_(fails) {}
+  const DeviceInfo& info() const override { return inner_->info(); }
+  MemoryPool& pool() override { return inner_->pool(); }
+  MemoryPool& host_pool() override { return inner_->host_pool(); }
+  Result<std::unique_ptr<Stream>> make_stream() override { return inner_->make_stream(); }
+  Result<std::unique_ptr<Event>> make_event() override { return inner_->make_event(); }
+  Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
+    return inner_->capture(stream, [&](Recorder& recorder) {
+      FailingRecorder mine(recorder, fails_);
+      return body(mine);
+    });
+  }
+
+ private:
+  struct FailingRecorder final : Recorder {
+    FailingRecorder(Recorder& to, const bool& fails) : inner(to), full(fails) {}
+    Status launch(const Thunk& thunk) override {
+      return full ? error(Code::Device, "no room in the graph") : inner.launch(thunk);
+    }
+    Result<PatchId> launch_patchable(const Thunk& thunk) override { return inner.launch_patchable(thunk); }
+    Status record(uint8_t stream, uint32_t mark) override { return inner.record(stream, mark); }
+    Status wait(uint8_t stream, uint32_t mark) override { return inner.wait(stream, mark); }
+    Recorder& inner;
+    const bool& full;
+  };
+
+  const bool& fails_;
+  std::unique_ptr<Device> inner_ =
+      null::make_null_device({.call = [this](OpaqueKernel, const LaunchArgs&, const LiveSizes&) {
+        return fails_ ? error(Code::Device, "no such chip") : Status::ok();
+      }});
+};
+
 struct CompiledModelTest : testing::Test {
   std::vector<uint32_t> launched;
   Platform platform;
@@ -73,25 +109,36 @@ TEST_F(CompiledModelTest, LaunchesNodesInOrderAndSkipsViews) {
   EXPECT_FALSE(staging.input("z").is_ok());
 }
 
-// A kernel's error says which launch it is of, run and captured.
+// A kernel's error says which launch it is of, where it is launched and where it is recorded. A replay is one piece of
+// work, so its error says which launches those were, for which size.
 TEST_F(CompiledModelTest, AFailedLaunchNamesOpKernelAndSizes) {
-  platform.device = null::make_null_device(
-      {.call = [](OpaqueKernel, const LaunchArgs&, const LiveSizes&) { return error(Code::Device, "no such chip"); }});
+  bool fails = true;
+  platform.device = std::make_unique<FailingDevice>(fails);
   Graph g = graph();
   auto selection = select_kernels(g, platform);
   ASSERT_TRUE(selection.is_ok()) << selection.status().message();
   auto params = ParamStore::create(selection->params, platform.device->pool());
   ASSERT_TRUE(params.is_ok());
-  auto model = compile(std::move(g), *selection, *params, GraphMode::Eager);
+  auto model = compile(std::move(g), *selection, *params, GraphMode::Whole);
   ASSERT_TRUE(model.is_ok()) << model.status().message();
   auto stream = platform.device->make_stream();
   LiveSizes live;
   live.value[1] = 5;
-  const Status failed = (*model)->run(live, **stream);
-  ASSERT_FALSE(failed.is_ok());
-  EXPECT_EQ(failed.code(), Code::Device);
-  for (const char* words : {"linear %2", "(null.linear)", "at T = 5", "no such chip"})
-    EXPECT_NE(failed.message().find(words), std::string::npos) << failed.message();
+  const auto expect = [&](const Status& failed, const std::string& message) {
+    EXPECT_EQ(failed.code(), Code::Device);
+    EXPECT_EQ(failed.message(), message);
+  };
+  const std::string place = "linear %2 (null.linear) at T = 5: ";
+  expect((*model)->run(live, **stream), place + "no such chip");
+  expect((*model)->capture(5, live), place + "no room in the graph");
+  EXPECT_FALSE((*model)->has_capture(5));
+  fails = false;
+  ASSERT_TRUE((*model)->capture(5, live).is_ok());
+  ASSERT_TRUE((*model)->replay(5, live, **stream).is_ok());
+  fails = true;
+  live.value[1] = 3;
+  expect((*model)->replay(5, live, **stream), "the replay of g for 5, linear %2 to add %5, at T = 3: no such chip");
+  EXPECT_EQ((*model)->counters().replays, 1u);
 }
 
 TEST_F(CompiledModelTest, LiveSizesBeyondTheBoundAreAnError) {

@@ -408,6 +408,25 @@ TEST_P(OverlapOnFailingDevice, AFailedReplayIsComputedAgainAndSoIsTheStepBehindI
   EXPECT_GT(recovered, 3);
 }
 
+// Where graphs are required nothing is computed again. The device tells of the failure when its stream is waited for,
+// and the error of the request says which replay that was.
+TEST_P(OverlapOnFailingDevice, ARequiredReplayThatFailsIsNamed) {
+  for (const int64_t decode_steps : {0, 3}) {
+    auto e = open({engine::GraphPolicy::Required, GraphMode::Whole}, "qwen3_tied");
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    Scheduler scheduler(**e, {.log_failures = false});
+    Asked a = forever(count_up(5), 9);
+    ASSERT_TRUE(scheduler.add(std::move(a.request)).is_ok());
+    while (static_cast<int64_t>(a.answer->tokens.size()) < decode_steps) scheduler.step();
+    taken_.fail_at = taken_.ran + 1;
+    while (!scheduler.idle()) scheduler.step();
+    ASSERT_TRUE(a.answer->result.has_value());
+    EXPECT_EQ(a.answer->result->status.message(),
+              fmt::format("{}: launch {} has failed", decode_steps == 0 ? "prefill, size 32" : "decode, size 2",
+                          taken_.fail_at));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, OverlapOnFailingDevice, testing::Values(ComputingPlatform::Remote),
                          testing_support::computing_platform_name);
 INSTANTIATE_TEST_SUITE_P(, OverlapOnDevice, testing_support::kComputingPlatforms,

@@ -124,11 +124,12 @@ class NullStream final : public Stream {
   }
   StreamStats stats() const override { return stats_; }
 
-  void replay(const std::vector<Thunk>& thunks, const LiveSizes& live) {
+  Status replay(const std::vector<Thunk>& thunks, const LiveSizes& live) {
     ++stats_.replays;
     push([this, thunks, live] {
       for (const Thunk& t : thunks) call(t, live);
     });
+    return options_.deferred ? world_lives() : take_failure();
   }
 
  private:
@@ -197,7 +198,7 @@ class NullGraph final : public DeviceGraph, public Recorder {
       if (!p.args) return invalid("the patch of launch {} carries no arguments", p.id);
     }
     for (const Patch& p : patches) thunks_[p.id].args = *p.args;
-    static_cast<NullStream&>(stream).replay(in_some_order(), live_);
+    RETURN_IF_ERROR(static_cast<NullStream&>(stream).replay(in_some_order(), live_));
     ++replays_;
     return Status::ok();
   }
