@@ -10,6 +10,7 @@
 #include "common/command_settings.h"
 #include "common/flags.h"
 #include "common/help.h"
+#include "common/kernels_here.h"
 #include "common/ranked_run.h"
 #include "common/spellings.h"
 #include "common/version.h"
@@ -95,18 +96,6 @@ std::vector<Command> declare(CLI::App& program, const std::vector<std::string>& 
   return out;
 }
 
-// A program of ./dev demo has the kernels of the processor that built it.
-Status has_kernels() {
-  if (!cpu::supported_isas().empty()) return Status::ok();
-  std::vector<std::string_view> built;
-  for (const cpu::Isa isa : cpu::built_isas()) built.push_back(cpu::isa_name(isa));
-  return error(
-      Code::Unsupported,
-      "this program was built by `./dev demo` for processors with {}, and this one has not; `./dev build` makes "
-      "one for all",
-      fmt::join(built, " or "));
-}
-
 }  // namespace
 }  // namespace reprise::apps
 
@@ -117,7 +106,7 @@ int main(int argc, char** argv) {
   log::set_sink([](log::Level level, std::string_view message, const OrderedJson& fields) {
     log::write_to_standard_error(level, settings::as_flags(message), fields);
   });
-  if (const Status status = has_kernels(); !status.is_ok()) {
+  if (const Status status = kernels_here(cpu::built_isas(), cpu::supported_isas()); !status.is_ok()) {
     log::write(log::Level::Error, status.message());
     return kExitFailed;
   }

@@ -1,6 +1,7 @@
 // The program about itself: --version, help, completion, and the spellings of other programs.
 #include <regex>
 
+#include "common/kernels_here.h"
 #include "common/spellings.h"
 #include "run_binary.h"
 
@@ -25,6 +26,18 @@ TEST(About, VersionsAreOne) {
     EXPECT_NE(flag.out.find(part), std::string::npos) << part;
   EXPECT_EQ(run_binary("-V").out, flag.out);
   EXPECT_EQ(run_binary("version").out, flag.out);
+}
+
+// A program of ./dev demo that came to another processor. What it is built for here runs.
+TEST(About, KernelsOfAnotherProcessorAreAnError) {
+  using cpu::Isa;
+  EXPECT_TRUE(kernels_here(cpu::built_isas(), cpu::supported_isas()).is_ok());
+  EXPECT_TRUE(kernels_here({Isa::Baseline, Isa::Avx2}, {Isa::Baseline}).is_ok());
+  const Status none = kernels_here({Isa::Avx512, Isa::Amx}, {});
+  EXPECT_EQ(none.code(), Code::Unsupported);
+  EXPECT_EQ(none.message(),
+            "this program was built by `./dev demo` for processors with avx512 or amx, and this one has not; "
+            "`./dev build` makes one for all");
 }
 
 TEST(About, HelpIsACommandToo) {

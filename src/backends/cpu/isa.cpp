@@ -187,6 +187,7 @@ std::string isa_choices() { return join("auto", built_isas()); }
 
 Result<Isa> parse_isa(std::string_view name) {
   auto supported = supported_isas();
+  if (supported.empty()) return error(Code::Unsupported, "nothing built here has kernels for this processor");
   if (name == "auto") return supported.back();
   if (supported.back() == Isa::Amx) supported.push_back(Isa::AmxBlocks);
   if (emulates_amx()) supported.insert(supported.end(), {Isa::AmxEmulated, Isa::AmxBlocksEmulated});
