@@ -1,7 +1,6 @@
 #include "api/device_choice.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace reprise::api {
 namespace {
@@ -10,13 +9,19 @@ constexpr const char* kAuto = "auto";
 constexpr const char* kSystem = "system";
 constexpr const char* kSimulator = "sim";
 
+// The environment's choice for `auto`; "" where it leaves it to what is found.
+std::string chosen_by_environment(const GetVariable& get) {
+  const char* said = get("REPRISE_DEVICE");
+  return said && said != std::string_view(kAuto) ? said : "";
+}
+
 // A named runtime of Ascend's asks for that device.
 Result<DeviceKind> device_kind(const std::string& device, const std::optional<std::string>& ascend_runtime,
-                               const std::function<const char*(const char*)>& get) {
+                               const GetVariable& get, const FindDevice& find) {
   if (device != kAuto) return parse_device_kind(device);
   if (ascend_runtime) return DeviceKind::Ascend;
-  const char* said = get("REPRISE_DEVICE");
-  if (!said || !*said || said == std::string_view(kAuto)) return found_device().kind;
+  const std::string said = chosen_by_environment(get);
+  if (said.empty()) return find().kind;
   auto kind = parse_device_kind(said);
   return kind.is_ok() ? kind : kind.status().at("REPRISE_DEVICE");
 }
@@ -24,27 +29,28 @@ Result<DeviceKind> device_kind(const std::string& device, const std::optional<st
 }  // namespace
 
 Result<DeviceOptions> device_options(const std::string& device, const std::optional<std::string>& ascend_runtime,
-                                     const std::function<const char*(const char*)>& get) {
+                                     const GetVariable& get, const FindDevice& find) {
   DeviceOptions out;
-  ASSIGN_OR_RETURN(out.kind, device_kind(device, ascend_runtime, get));
+  ASSIGN_OR_RETURN(out.kind, device_kind(device, ascend_runtime, get, find));
   ASSIGN_OR_RETURN(const Environment said, understand_environment(get, out.kind));
   out.ascend_runtime = ascend_runtime.value_or(kSystem);
   out.ascend_fia = said.ascend_fia;
   return out;
 }
 
-std::vector<Notice> device_notices(const std::string& device, const std::optional<std::string>& ascend_runtime) {
-  const auto kind = device_kind(device, ascend_runtime, ::getenv);
-  const bool ascend = kind.is_ok() && *kind == DeviceKind::Ascend;
+std::vector<Notice> device_notices(const std::string& device, const std::optional<std::string>& ascend_runtime,
+                                   const GetVariable& get, const FindDevice& find) {
   if (device == kAuto && !ascend_runtime) {
-    if (std::getenv("REPRISE_DEVICE") || !kind.is_ok()) return {};
-    const FoundDevice& found = found_device();
+    if (!chosen_by_environment(get).empty()) return {};
+    const FoundDevice found = find();
     if (found.kind != DeviceKind::Cpu || found.why.starts_with("an NPU"))
       return {{fmt::format("`device` auto: {} ({})", device_kind_name(found.kind), found.why)}};
     return {};
   }
   if (!ascend_runtime) return {};
-  if (!ascend) return {{fmt::format("`ascend_runtime` {} has no effect on `device` {}", *ascend_runtime, device)}};
+  const auto kind = device_kind(device, ascend_runtime, get, find);
+  if (!kind.is_ok() || *kind != DeviceKind::Ascend)
+    return {{fmt::format("`ascend_runtime` {} has no effect on `device` {}", *ascend_runtime, device)}};
   if (*ascend_runtime == kSimulator)
     return {{"`ascend_runtime` sim: no NPU is used; a simulator computes, and its times are those of a model"}};
   return {};

@@ -2,6 +2,7 @@
 // to say about them. Plain functions on plain values.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,12 +15,16 @@
 
 namespace reprise::api {
 
-// Kind and Ascend's settings; `get` as in understand_environment().
-Result<DeviceOptions> device_options(const std::string& device, const std::optional<std::string>& ascend_runtime,
-                                     const std::function<const char*(const char*)>& get);
+using GetVariable = std::function<const char*(const char*)>;  // as std::getenv
+using FindDevice = std::function<FoundDevice()>;              // what `auto` means; as found_device()
 
-// Settings of a device that is not in use, and that a simulator computes where one does.
-std::vector<Notice> device_notices(const std::string& device, const std::optional<std::string>& ascend_runtime);
+// Kind and Ascend's settings.
+Result<DeviceOptions> device_options(const std::string& device, const std::optional<std::string>& ascend_runtime,
+                                     const GetVariable& get, const FindDevice& find = found_device);
+
+// Which device `auto` found, settings of a device that is not in use, and that a simulator computes where one does.
+std::vector<Notice> device_notices(const std::string& device, const std::optional<std::string>& ascend_runtime,
+                                   const GetVariable& get = ::getenv, const FindDevice& find = found_device);
 
 // The lines of Device::clock_note().
 std::vector<std::string> clock_lines(const Device& device);

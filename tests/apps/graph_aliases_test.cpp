@@ -278,5 +278,44 @@ TEST(GraphAliases, FlagsAndEnvironmentReachTheDevice) {
   EXPECT_FALSE(device_options("cpu", {}, with("ASCEND_USE_FIA", "wahr")).is_ok());
 }
 
+// `auto` is what is found, unless the environment or a runtime of Ascend's names a device; then nothing is looked for.
+TEST(GraphAliases, AutoTellsWhichDeviceItFound) {
+  const auto nothing = with("", "");
+  const std::vector<std::pair<FoundDevice, std::vector<std::string>>> cases{
+      {{DeviceKind::Cuda, "the driver knows 2 GPUs"}, {"`device` auto: cuda (the driver knows 2 GPUs)"}},
+      {{DeviceKind::Ascend, "the driver shows an NPU"}, {"`device` auto: ascend (the driver shows an NPU)"}},
+      {{DeviceKind::Cpu, "an NPU is there, but no library"}, {"`device` auto: cpu (an NPU is there, but no library)"}},
+      {{DeviceKind::Null, "a test"}, {"`device` auto: null (a test)"}},
+      {{DeviceKind::Cpu, "no GPU or NPU that this build can use was found"}, {}}};
+  for (const auto& [found, expected] : cases) {
+    int looked = 0;
+    const auto find = [&looked, &device = found] {
+      ++looked;
+      return device;
+    };
+    const auto texts = [&](const std::string& device, std::optional<std::string> runtime, const GetVariable& get) {
+      std::vector<std::string> out;
+      for (const Notice& n : device_notices(device, runtime, get, find)) out.push_back(n.text);
+      return out;
+    };
+    for (const GetVariable& get : {GetVariable(nothing), GetVariable(with("REPRISE_DEVICE", "")),
+                                   GetVariable(with("REPRISE_DEVICE", "auto"))}) {
+      EXPECT_EQ(texts("auto", {}, get), expected);
+      const auto options = device_options("auto", {}, get, find);
+      ASSERT_TRUE(options.is_ok()) << options.status().message();
+      EXPECT_EQ(options->kind, found.kind);
+    }
+    EXPECT_EQ(looked, 6);
+    EXPECT_TRUE(texts("auto", {}, with("REPRISE_DEVICE", "cpu")).empty());
+    EXPECT_EQ(device_options("auto", {}, with("REPRISE_DEVICE", "cpu"), find)->kind, DeviceKind::Cpu);
+    EXPECT_EQ(device_options("auto", "sim", nothing, find)->kind, DeviceKind::Ascend);
+    EXPECT_TRUE(texts("cpu", {}, nothing).empty());
+    const auto wrong = device_options("auto", {}, with("REPRISE_DEVICE", "abacus"), find);
+    ASSERT_FALSE(wrong.is_ok());
+    EXPECT_TRUE(wrong.status().message().starts_with("REPRISE_DEVICE: ")) << wrong.status().message();
+    EXPECT_EQ(looked, 6);
+  }
+}
+
 }  // namespace
 }  // namespace reprise::apps::graph_aliases_test
