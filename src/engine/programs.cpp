@@ -152,7 +152,10 @@ Status ProgramBuilder::add(size_t phase, Kind kind, PipelineReport* report) {
 
 Status ProgramBuilder::check_split_ops() const {
   for (const std::string& name : options_.split_ops) {
-    if (platform_.ops->find(name)) continue;
+    if (const OpSchema* op = platform_.ops->find(name)) {
+      if (op->name == name) continue;
+      return invalid("`split_ops`: op \"{}\" is now named \"{}\"", name, op->name);
+    }
     std::string known;
     for (const OpSchema* op : platform_.ops->all()) known += fmt::format("{}{}", known.empty() ? "" : ", ", op->name);
     return invalid("`split_ops`: op \"{}\" is not known; known: {}", name, known);

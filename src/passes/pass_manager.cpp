@@ -56,13 +56,17 @@ std::vector<std::string> PassManager::names() const {
   return out;
 }
 
-Status PassManager::check(const PassOptions& o) const {
+Status PassManager::check(const PassOptions& o, const OpRegistry& ops) const {
   const auto known = names();
   auto check_list = [&](const std::vector<std::string>& list, std::string_view flag, std::string_view words) -> Status {
-    for (auto& name : list)
-      if (!contains(known, name) && !contains(split_names(words), name))
-        return invalid("{}: pass \"{}\" is not known; known: {}{}{}", flag, name, words, words.empty() ? "" : ", ",
-                       fmt::join(known, ", "));
+    for (auto& name : list) {
+      if (contains(known, name) || contains(split_names(words), name)) continue;
+      // A fusion has the name of its op, and so had it before.
+      if (const OpSchema* op = ops.find(name); op && contains(known, op->name))
+        return invalid("{}: pass \"{}\" is now named \"{}\"", flag, name, op->name);
+      return invalid("{}: pass \"{}\" is not known; known: {}{}{}", flag, name, words, words.empty() ? "" : ", ",
+                     fmt::join(known, ", "));
+    }
     return Status::ok();
   };
   RETURN_IF_ERROR(check_list(o.enable, "`passes`", "all, none"));
@@ -85,7 +89,7 @@ std::string PassManager::why_skipped(const Pass& pass, const PassOptions& o) {
 }
 
 Result<std::vector<PassReport>> PassManager::run(Graph& graph, PassContext& context, const PassOptions& options) const {
-  RETURN_IF_ERROR(check(options));
+  RETURN_IF_ERROR(check(options, context.ops()));
   std::vector<PassReport> reports;
   int64_t allowance = options.bisect_limit;
   std::string text = options.keep_graphs ? print(graph) : std::string();

@@ -42,11 +42,11 @@ class PassManager {
   Status add(Result<Pass> pass) { return pass.is_ok() ? add(std::move(*pass)) : pass.status(); }
   std::vector<std::string> names() const;
 
-  // Unknown names in the options are an error that lists the known ones.
+  // Unknown names in the options are an error that lists the known ones, former names one that gives today's.
   Result<std::vector<PassReport>> run(Graph& graph, PassContext& context, const PassOptions& options) const;
 
  private:
-  Status check(const PassOptions& options) const;
+  Status check(const PassOptions& options, const OpRegistry& ops) const;
   // Empty when the pass runs.
   static std::string why_skipped(const Pass& pass, const PassOptions& options);
 

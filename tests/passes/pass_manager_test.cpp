@@ -71,6 +71,18 @@ TEST_F(PassManagerTest, OptionsThatMakeNoSenseAreErrors) {
   EXPECT_EQ(split_names(" a, b,,c "), (std::vector<std::string>{"a", "b", "c"}));
 }
 
+TEST_F(PassManagerTest, FormerNamesAreErrorsThatGiveTodays) {
+  for (const char* name : {"lm_head_argmax_blocks", "first"}) ASSERT_TRUE(manager.add(pass(name)).is_ok());
+  const std::string told = "pass \"lm_head_argmax_packed\" is now named \"lm_head_argmax_blocks\"";
+  expect_error({.enable = {"first", "lm_head_argmax_packed"}}, "`passes`: " + told);
+  expect_error({.disable = {"lm_head_argmax_packed"}}, "`disable_pass`: " + told);
+  expect_error({.print_after = {"lm_head_argmax_packed"}}, "`print_after`: " + told);
+  // An op that no pass is named after, today or before.
+  expect_error({.disable = {"linear_packed"}},
+               "pass \"linear_packed\" is not known; known: lm_head_argmax_blocks, first");
+  expect_error({.disable = {"linear"}}, "pass \"linear\" is not known; known: lm_head_argmax_blocks, first");
+}
+
 TEST_F(PassManagerTest, AnErrorStopsTheRunAndNamesThePass) {
   ASSERT_TRUE(manager.add(Pass{"broken", false, [](Graph&, PassContext&) { return invalid("no luck"); }}).is_ok());
   ASSERT_TRUE(manager.add(pass("after")).is_ok());
