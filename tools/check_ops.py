@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that passes, the binder and the engine take facts about ops from the schemas and compare no names.
+"""Checks that passes, the binder, the engine and reports take facts about ops from the schemas and compare no names.
 
-In src/passes, src/compile and src/engine, each reported as "file:line: what is wrong":
+In src/passes, src/compile, src/engine and src/see, each reported as "file:line: what is wrong":
   - the name of a node's op, or of an operand, compared with anything written in the code;
   - anything compared with the name of a declared op (ops.add in src/ops and src/nn/fused).
 
@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-ROOMS = ("passes", "compile", "engine")
+ROOMS = ("passes", "compile", "engine", "see")
 DECLARATIONS = ("ops", "nn")
 DECLARED = re.compile(r'\.(?:add\(\s*\{?\s*|decl = )"(\w+)\(')
 STRING = r'"(?:[^"\\]|\\.)*"'

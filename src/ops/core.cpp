@@ -483,7 +483,7 @@ void add_attention(OpRegistry& ops) {
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
       "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index cu_seqlens, Tensor? sinks, *, "
-      "float scale, int window = 0, float softcap = 0) -> Tensor : split_point per_head",
+      "float scale, int window = 0, float softcap = 0) -> Tensor : split_point per_head attends",
       infer_paged_attention,
       "[T, H, D] -> [T, H, D]: causal attention of rows cu_seqlens[r] .. cu_seqlens[r+1] over context_lens[r] keys "
       "(their own included); window > 0: the last `window` keys only; softcap > 0: scores s become softcap * "

@@ -83,7 +83,7 @@ Result<Types> infer_l2_normalize(const OpCall& c) {
 void register_encoder_ops(OpRegistry& ops) {
   ops.add(
       "segment_attention(Tensor q, Tensor k, Tensor v, Index cu_seqlens, *, float scale) -> Tensor : split_point "
-      "per_head",
+      "per_head attends",
       infer_segment_attention,
       "[T, H, D], [T, H, D], [T, H, D], [R+1] -> [T, H, D]: each row attends over all rows of its sequence, "
       "cu_seqlens[r] .. cu_seqlens[r+1]; softmax in fp32, keys in order, rounded once");

@@ -157,15 +157,14 @@ void register_latent_ops(OpRegistry& ops) {
           "[P, 128, N] -> [P * 128, N], same bytes: the row of slot page * 128 + offset");
   ops.add(
       "latent_attention(Tensor q, Tensor q_rope, Cache c_kv, Cache k_pe, Index page_table, Index context_lens, "
-      "Index cu_seqlens, *, float scale) -> Tensor : split_point per_head",
+      "Index cu_seqlens, *, float scale) -> Tensor : split_point per_head attends",
       infer_latent_attention,
       "[T, H, C], [T, H, D], [P, 128, C], [P, 128, D] -> [T, H, C]: causal attention of all heads over one latent per "
       "token, whose key is (latent, rope) and whose value is the latent; rows, lengths and order as in "
       "paged_attention");
   ops.add(
       "latent_forms(Index slots, Index context_lens, Index cu_seqlens, *, int latent, int nope, int value) -> "
-      "(Tensor, "
-      "Tensor, Tensor)",
+      "(Tensor, Tensor, Tensor) : divides",
       infer_latent_forms,
       "[T], [R], [R + 1] -> [T], [R], [R]: how each sequence's prompt is attended to. With n new tokens that see p "
       "keys "
@@ -176,14 +175,15 @@ void register_latent_ops(OpRegistry& ops) {
   ops.add(
       "expanded_latent_attention(Tensor(a!) out, Tensor q, Tensor q_rope, Cache c_kv, Cache k_pe, Weight weight, "
       "Weight value_weight, Index page_table, Index context_lens, Index cu_seqlens, *, float scale) -> "
-      "Tensor(a) : split_point per_head",
+      "Tensor(a) : split_point per_head attends expands",
       infer_expanded_latent_attention,
       "[T, H, V], [T, H, N], [T, H, D], [P, 128, C], [P, 128, D], [H, C, N], [H, V, C] -> [T, H, V]: causal attention "
       "with keys (latent weight[h], rope) and values latent value_weight[h]^T, both rounded; sequences of length 0 are "
       "left as they are in out");
   ops.add(
       "paged_attention_rows(Tensor q, Cache keys, Cache values, Index page_table, Index context_lens, "
-      "Index cu_seqlens, Tensor? sinks, *, float scale, int window = 0, float softcap = 0) -> Tensor : split_point",
+      "Index cu_seqlens, Tensor? sinks, *, float scale, int window = 0, float softcap = 0) -> Tensor : split_point "
+      "attends",
       infer_paged_attention_rows,
       "[T, H, D], [P, 128, G D], [P, 128, G D] -> [T, H, D]: paged_attention over caches of keys and of values, in "
       "which a token has one row of all heads; sinks have the type of q");

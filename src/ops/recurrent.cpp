@@ -158,7 +158,7 @@ void set_key_heads(Attrs& attrs, int64_t heads) { attrs.set(kKeyHeads, heads); }
 
 void register_recurrent_ops(OpRegistry& ops) {
   ops.add(
-      "causal_conv(Cache(a!) state, Tensor x, Tensor weight, Index state_read, Index state_write, Index cu_seqlens, "
+      "causal_conv(Cache(a!) state, Tensor x, Tensor weight, Slots state_read, Slots state_write, Index cu_seqlens, "
       "Index? drafts) -> (Tensor(a), Tensor) : columns",
       infer_causal_conv,
       "[S, K-1, C] f32, [T, C], [C, 1, K], [R], [R], [R+1] -> the states, [T, C]: silu(sum over j of weight[c, j] "
@@ -168,9 +168,9 @@ void register_recurrent_ops(OpRegistry& ops) {
       "sequence are zeros. With drafts the state is [S, K-1+D, C]: the last K-1 rows in front of the sequence's last "
       "drafts[r, 1] rows, then those; the rows before are those up to the first drafts[r, 0] of the rows there");
   ops.add(
-      "gated_delta(Cache(a!) state, Tensor qkv, Tensor b, Tensor a, Tensor a_log, Tensor dt_bias, Index state_read, "
-      "Index state_write, Index cu_seqlens, Index? drafts, *, int key_heads, int most_drafts = 0) "
-      "-> (Tensor(a), Tensor) : split_point per_head",
+      "gated_delta(Cache(a!) state, Tensor qkv, Tensor b, Tensor a, Tensor a_log, Tensor dt_bias, Slots state_read, "
+      "Slots state_write, Index cu_seqlens, Index? drafts, *, int key_heads, int most_drafts = 0) "
+      "-> (Tensor(a), Tensor) : split_point per_head corrects",
       infer_gated_delta,
       "[S, H, K, V] f32, [T, 2 G K + H V], [T, H], [T, H], [H] f32, [H] f32, [R], [R], [R+1] -> the states, [T, H, V]: "
       "row by row S = exp(g) S + k u^T and o = S^T q, with u = sigmoid(b) (v - exp(g) S^T k), g = -exp(a_log) "
@@ -180,12 +180,12 @@ void register_recurrent_ops(OpRegistry& ops) {
       "front of the sequence's last drafts[r, 1] rows, then what those rows will change in it; S begins with the first "
       "drafts[r, 0] of the changes there. A sequence has rows besides its drafts, and the two slots differ");
   ops.add(
-      "causal_conv_biased(Cache(a!) state, Tensor x, Tensor weight, Tensor bias, Index state_read, Index state_write, "
+      "causal_conv_biased(Cache(a!) state, Tensor x, Tensor weight, Tensor bias, Slots state_read, Slots state_write, "
       "Index cu_seqlens, Index? drafts) -> (Tensor(a), Tensor)",
       infer_causal_conv_biased, "causal_conv with bias [C]: silu(bias[c] + the sum)");
   ops.add(
-      "state_space(Cache(a!) state, Tensor xbc, Tensor dt, Tensor a_log, Tensor dt_bias, Tensor d, Index state_read, "
-      "Index state_write, Index cu_seqlens, Index? drafts, *, int groups, float least_step = 0, float most_step = 0, "
+      "state_space(Cache(a!) state, Tensor xbc, Tensor dt, Tensor a_log, Tensor dt_bias, Tensor d, Slots state_read, "
+      "Slots state_write, Index cu_seqlens, Index? drafts, *, int groups, float least_step = 0, float most_step = 0, "
       "int most_drafts = 0) -> (Tensor(a), Tensor) : split_point",
       infer_state_space,
       "[S, H, N, P] f32, [T, H P + 2 G N], [T, H], [H] f32, [H] f32, [H] f32, [R], [R], [R+1] -> the states, [T, H, "

@@ -17,7 +17,7 @@ struct RoleWord {
 constexpr RoleWord kRoleWords[] = {{"Tensor", OperandRole::Tensor}, {"Rows", OperandRole::Rows},
                                    {"Weight", OperandRole::Weight}, {"Table", OperandRole::Table},
                                    {"Cache", OperandRole::Cache},   {"Index", OperandRole::Index},
-                                   {"Starts", OperandRole::Starts}};
+                                   {"Starts", OperandRole::Starts}, {"Slots", OperandRole::Slots}};
 
 struct TraitWord {
   std::string_view word;
@@ -40,7 +40,11 @@ constexpr TraitWord kTraitWords[] = {{"commutes", op_trait::kCommutes},
                                      {"dispatches", op_trait::kDispatches},
                                      {"combines", op_trait::kCombines},
                                      {"gathers", op_trait::kGathers},
-                                     {"row_scales", op_trait::kRowScales}};
+                                     {"row_scales", op_trait::kRowScales},
+                                     {"attends", op_trait::kAttends},
+                                     {"expands", op_trait::kExpands},
+                                     {"divides", op_trait::kDivides},
+                                     {"corrects", op_trait::kCorrects}};
 
 // A cursor over a declaration line.
 class DeclParser {
@@ -132,6 +136,12 @@ class DeclParser {
       return fail("(y, weights, Index) and one result with the trait combines");
     if (s.has(op_trait::kRowScales) && s.results != 2) return fail("two results with the trait row_scales");
     if (s.has(OperandRole::Rows) && s.results != 1) return fail("one result of an op that reads Rows");
+    if (s.has(op_trait::kAttends) && (s.results != 1 || (!s.has(OperandRole::Cache) && s.operands.size() < 3)))
+      return fail("a Cache or (q, k, v), and one result with the trait attends");
+    if (s.has(op_trait::kExpands) && !(s.has(op_trait::kAttends) && s.has(OperandRole::Weight)))
+      return fail("a Weight and the trait attends with the trait expands");
+    if (s.has(OperandRole::Slots) && !s.has(OperandRole::Cache)) return fail("a Cache with Slots");
+    if (s.has(op_trait::kCorrects) && !s.has(OperandRole::Slots)) return fail("Slots with the trait corrects");
     return Status::ok();
   }
 

@@ -66,6 +66,11 @@ constexpr uint32_t kCombines = 1 << 15;  // row t of the result is a sum of rows
 constexpr uint32_t kGathers = 1 << 16;   // row r of the result is that row of operand 0 which operand 1 names
 constexpr uint32_t kRowScales = 1 << 17;  // result 0 is operand 0 in steps of result 1, a number that each row's own
                                           // columns decide: of some columns it is another one
+constexpr uint32_t kAttends = 1 << 18;    // rows of queries meet keys, and the result is a weighted sum of values, all
+                                          // in three sizes: of what the Caches hold, else of operands 1 and 2
+constexpr uint32_t kExpands = 1 << 19;    // what the Caches hold of a token is multiplied with every Weight first
+constexpr uint32_t kDivides = 1 << 20;    // deals the sequences of a step out to those ops that read its results
+constexpr uint32_t kCorrects = 1 << 21;   // what a key finds in a state decides what is added there
 constexpr uint32_t kSource = kInput | kParam;  // either
 }  // namespace op_trait
 
@@ -80,6 +85,8 @@ enum class OperandRole : uint8_t {
   Cache,   // what is kept from step to step: the first size counts pages of the pool, or slots of states
   Index,   // integers that point somewhere: i32 or i64, whichever a device's kernels take
   Starts,  // likewise; the first row of each group of rows, and where the last group ends
+  Slots,   // likewise; the slot of each sequence in a Cache of states: of the first such operand it is read, of the
+           // second it is written
 };
 
 struct OperandSchema {
@@ -88,7 +95,9 @@ struct OperandSchema {
   bool optional = false;
   bool mutated = false;  // (a!)
 
-  bool is_index() const { return role == OperandRole::Index || role == OperandRole::Starts; }
+  bool is_index() const {
+    return role == OperandRole::Index || role == OperandRole::Starts || role == OperandRole::Slots;
+  }
   // Whether a device may store a parameter here its own way (KernelEntry::param_layouts).
   bool has_own_layout() const { return role == OperandRole::Weight || role == OperandRole::Table; }
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "graph/graph.h"
+
 namespace reprise::see {
 namespace {
 
@@ -29,7 +31,7 @@ Status finish_doc(GraphDoc& doc) {
       const auto it = doc.def.find(id);
       if (it == doc.def.end()) return invalid("%{} is used before it is defined", id);
       const DocNode& from = doc.nodes[it->second.node];
-      if (from.op == "param" || (from.is_source() && from.layer != DocNode::kNoLayer)) {
+      if (from.is_param() || (from.is_source() && from.layer != DocNode::kNoLayer)) {
         n.layer = named ? std::max(n.layer, from.layer) : from.layer;
         named = true;
       } else if (!named && !from.is_source()) {
@@ -276,7 +278,7 @@ Result<GraphDoc> doc_from_json(const OrderedJson& json) {
     n.op = text_field(j, "op");
     n.made_by = text_field(j, "made_by");
     n.stream = text_field(j, "stream");
-    if (!n.stream.empty() && n.stream != "side" && n.stream != "prefetch")
+    if (!n.stream.empty() && n.stream != stream_name(kSideStream) && n.stream != stream_name(kPrefetchStream))
       return invalid("{} is on stream \"{}\"; allowed: \"side\", \"prefetch\", or none", n.op, n.stream);
     if (const OrderedJson* after = field(j, "after"); after && after->is_array())
       for (const auto& id : *after) {

@@ -23,6 +23,7 @@ struct DocValue {
 
 struct DocNode {
   static constexpr int kNoLayer = -1;
+  static constexpr std::string_view kInputOp = "input", kParamOp = "param";
 
   std::string op;
   std::vector<DocValue> out;
@@ -33,7 +34,9 @@ struct DocNode {
   std::vector<uint32_t> waits;  // launches of other streams that it starts behind, by their first results
   int layer = kNoLayer;         // of the model, guessed from the names of parameters and caches
 
-  bool is_source() const { return op == "input" || op == "param"; }
+  // A dump has the names of ops and none of their traits.
+  bool is_param() const { return op == kParamOp; }
+  bool is_source() const { return op == kInputOp || is_param(); }
   // The name attribute without its quotes; empty when there is none.
   std::string name() const;
 };

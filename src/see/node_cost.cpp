@@ -18,25 +18,19 @@ bool is_joint_cache(const TensorType& t) { return t.shape.rank() == 5; }
 // row] (keys, values, latents or ropes). A step touches little of those.
 bool is_cache(const Node& n, size_t i) { return n.op->operands[i].role == OperandRole::Cache; }
 // Operand i of an op that keeps states: of each sequence one slot is read and one is written.
-bool is_state(const Node& n, size_t i) {
-  const auto& operands = n.op->operands;
-  return is_cache(n, i) &&
-         std::any_of(operands.begin(), operands.end(), [](const OperandSchema& o) { return o.name == "state_read"; });
-}
+bool is_state(const Node& n, size_t i) { return is_cache(n, i) && n.op->has(OperandRole::Slots); }
 double slot_numbers(const TensorType& state) {
   double numbers = 1;
   for (int d = 1; d < state.shape.rank(); ++d) numbers *= static_cast<double>(state.shape[d].factor);
   return numbers;
 }
 double state_bytes(const Node& n, const TensorType& state, const LiveSizes& live) {
-  size_t sequences = 0;
-  while (n.op->operands[sequences].name != "state_read") ++sequences;
   return 2 * slot_numbers(state) * static_cast<double>(size_of(state.dtype)) *
-         static_cast<double>(n.in[sequences]->type.shape.elements(live));
+         static_cast<double>(n.in[n.op->first(OperandRole::Slots)]->type.shape.elements(live));
 }
 // Per token and number of a state: its decay, what the key finds in it, the change, and what the query finds.
 constexpr double kDeltaFlops = 7, kSpaceFlops = 5;  // the second where no key looks for anything
-double state_flops(const Node& n) { return n.op->name == "state_space" ? kSpaceFlops : kDeltaFlops; }
+double state_flops(const Node& n) { return n.op->has(op_trait::kCorrects) ? kDeltaFlops : kSpaceFlops; }
 
 double token_bytes(const TensorType& cache) {
   const Shape& s = cache.shape;
@@ -44,34 +38,32 @@ double token_bytes(const TensorType& cache) {
   return static_cast<double>(elements) * static_cast<double>(size_of(cache.dtype));
 }
 
-bool expands(const Node& n) { return n.op->name == "expanded_latent_attention"; }
-
-// Multiplications and additions of one pair of a query row and a key, over all heads: the score, and the value's share.
+// Multiplications and additions of one pair of a query row and a key, over all heads: the score, of all parts that the
+// query has in front of the caches, and the value's share.
 double pair_flops(const Node& n) {
-  const Shape& q = n.in[0]->type.shape;  // [T, H, D]
-  const double head = static_cast<double>(q[1].factor * q[2].factor);
-  if (expands(n)) {  // [T, H, N] and [T, H, D] against keys, [T, H, V] of values
-    const Shape &nope = n.in[1]->type.shape, &rope = n.in[2]->type.shape;
-    return 2 * static_cast<double>(nope[1].factor) * static_cast<double>(nope[2].factor + rope[2].factor + q[2].factor);
-  }
-  if (n.op->name != "latent_attention") return 4 * head;
-  const Shape& rope = n.in[1]->type.shape;  // the key has a second part, the value has not
-  return 4 * head + 2 * static_cast<double>(rope[1].factor * rope[2].factor);
+  const Shape& out = n.result()->type.shape;  // [T, H, V]
+  const size_t queries = n.op->has(OperandRole::Cache) ? n.op->first(OperandRole::Cache) : 1;
+  int64_t numbers = out[2].factor;
+  for (size_t i = 0; i < queries; ++i)
+    if (!n.op->operands[i].mutated) numbers += n.in[i]->type.shape[2].factor;
+  return 2 * static_cast<double>(out[1].factor * numbers);
 }
 
-// Keys and values made of every cached latent, [H, C, N] and [H, V, C].
+// Keys and values made of what the caches hold of every token.
 double expansion_flops(const Node& n, const StepSizes& sizes) {
-  if (!expands(n)) return 0;
-  const Shape &key = n.in[5]->type.shape, &value = n.in[6]->type.shape;
-  return 2 * sizes.cached_tokens * static_cast<double>(key[0].factor * key[1].factor) *
-         static_cast<double>(key[2].factor + value[1].factor);
+  if (!n.op->has(op_trait::kExpands)) return 0;
+  double numbers = 0;
+  for (size_t i = 0; i < n.in.size(); ++i)
+    if (n.op->operands[i].role == OperandRole::Weight)
+      numbers += static_cast<double>(n.in[i]->type.shape.elements(sizes.live));
+  return 2 * sizes.cached_tokens * numbers;
 }
 
 // Whether it computes only those sequences of a prompt's step that keep the absorbed form. The device tells which those
 // are while the step runs: the expanded form is counted as if it had all of them.
 bool takes_what_is_left(const Node& n) {
-  return !expands(n) &&
-         std::any_of(n.in.begin(), n.in.end(), [](const Value* v) { return v->def->op->name == "latent_forms"; });
+  return !n.op->has(op_trait::kExpands) &&
+         std::any_of(n.in.begin(), n.in.end(), [](const Value* v) { return v->def->op->has(op_trait::kDivides); });
 }
 
 // Whether operand 0 is a table of which only the rows that operand 1 names are read: embedding, in floats or in packed
@@ -118,7 +110,8 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
     return c;
   }
   c.flops += expansion_flops(n, sizes);
-  if (n.op->name == "segment_attention") {  // no cache: the pairs are those of its rows
+  const bool attends = n.op->has(op_trait::kAttends);
+  if (attends && !n.op->has(OperandRole::Cache)) {  // the pairs are those of its rows
     c.flops += sizes.score_pairs * pair_flops(n);
     c.dtype = n.in[0]->type.dtype;
   }
@@ -141,7 +134,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
       const bool written = n.op->operands[i].mutated;
       const double tokens = written ? static_cast<double>(live.value[1]) : sizes.cached_tokens;
       c.kv_bytes += tokens * token_bytes(v.type);
-      if (!written && !scored) {
+      if (attends && !written && !scored) {
         scored = true;
         c.flops += sizes.score_pairs * pair_flops(n);
         c.dtype = v.type.dtype == DType::I8 ? DType::F32 : v.type.dtype;  // integers are made floats
@@ -151,7 +144,7 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
     } else if (param) {
       const bool stack = v.type.shape.rank() == 3, weight = n.op->operands[i].role == OperandRole::Weight;
       c.param_bytes += bytes_of(v.type, live) * (stack ? share_read(n, v.type, live) : 1);
-      if (stack && weight && !expands(n)) {  // a row goes through one of the matrices
+      if (stack && weight && !n.op->has(op_trait::kExpands)) {  // a row goes through one of the matrices
         const double outputs = static_cast<double>(n.result()->type.shape.elements(live));
         c.flops += 2 * outputs * static_cast<double>(v.type.shape[2].factor);
         c.dtype = v.type.dtype;

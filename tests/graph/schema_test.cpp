@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "nn/fused.h"
 #include "ops/core.h"
 
@@ -11,24 +14,24 @@ namespace {
 
 TEST(Schema, RolesAndTraitsOfADeclaration) {
   const auto s = parse_schema(
-      "mine(Cache(a!) kv, Rows x, Weight w, Table t, Index i, Starts s, Tensor? bias, *, int n = 3) -> Tensor(a) : "
-      "linear  commutes");
+      "mine(Cache(a!) kv, Rows x, Weight w, Table t, Index i, Starts s, Slots u, Tensor? bias, *, int n = 3) -> "
+      "Tensor(a) : linear  commutes");
   ASSERT_TRUE(s.is_ok()) << s.status().message();
   std::vector<OperandRole> roles;
   for (const OperandSchema& o : s->operands) roles.push_back(o.role);
-  EXPECT_EQ(roles,
-            (std::vector<OperandRole>{OperandRole::Cache, OperandRole::Rows, OperandRole::Weight, OperandRole::Table,
-                                      OperandRole::Index, OperandRole::Starts, OperandRole::Tensor}));
+  EXPECT_EQ(roles, (std::vector<OperandRole>{OperandRole::Cache, OperandRole::Rows, OperandRole::Weight,
+                                             OperandRole::Table, OperandRole::Index, OperandRole::Starts,
+                                             OperandRole::Slots, OperandRole::Tensor}));
   EXPECT_TRUE(s->operands[0].mutated);
-  EXPECT_TRUE(s->operands[6].optional);
+  EXPECT_TRUE(s->operands[7].optional);
   EXPECT_EQ(s->traits, op_trait::kLinear | op_trait::kCommutes);
   EXPECT_TRUE(s->has(op_trait::kLinear | op_trait::kView));
   EXPECT_FALSE(s->has(op_trait::kView));
   EXPECT_EQ(s->first(OperandRole::Weight), 2u);
-  EXPECT_EQ(s->first(OperandRole::Tensor), 6u);
+  EXPECT_EQ(s->first(OperandRole::Tensor), 7u);
   EXPECT_TRUE(s->has(OperandRole::Starts));
   for (size_t i = 0; i < s->operands.size(); ++i) {
-    EXPECT_EQ(s->operands[i].is_index(), i == 4 || i == 5);
+    EXPECT_EQ(s->operands[i].is_index(), i >= 4 && i <= 6);
     EXPECT_EQ(s->operands[i].has_own_layout(), i == 2 || i == 3);
   }
   const auto hint = parse_schema("mine(Tensor x, *, int n) -> () : hint");
@@ -76,6 +79,12 @@ TEST(Schema, WhatADeclarationMayNotSay) {
       {"mine(Tensor y, Index place) -> Tensor : combines", "(y, weights, Index) and one result"},
       {"mine(Tensor y, Index place, Tensor weights) -> Tensor : combines", "(y, weights, Index) and one result"},
       {"mine(Tensor x) -> Tensor : row_scales", "two results with the trait row_scales"},
+      {"mine(Tensor x) -> Tensor : attends", "a Cache or (q, k, v), and one result with the trait attends"},
+      {"mine(Tensor q, Cache kv) -> (Tensor, Tensor) : attends", "and one result with the trait attends"},
+      {"mine(Tensor q, Cache kv) -> Tensor : attends expands", "a Weight and the trait attends"},
+      {"mine(Cache kv, Weight w) -> Tensor : expands", "a Weight and the trait attends"},
+      {"mine(Tensor x, Slots s) -> Tensor", "a Cache with Slots"},
+      {"mine(Cache(a!) kv, Index i) -> Tensor(a) : corrects", "Slots with the trait corrects"},
   };
   for (const auto& [decl, expected] : cases) {
     const auto s = parse_schema(decl);
@@ -105,6 +114,28 @@ TEST_F(House, LinearsHaveWeights) {
     EXPECT_EQ(op->name.starts_with("grouped_"), op->has(OperandRole::Starts)) << op->decl;
   }
   EXPECT_EQ(linears, 8);
+}
+
+// What reports count of attention and of states (see/node_cost.h) hangs on these.
+TEST_F(House, AttentionAndStatesSayWhatTheyAre) {
+  std::map<uint32_t, std::set<std::string>> with;
+  std::set<std::string> states;
+  for (const OpSchema* op : ops_.all()) {
+    for (const uint32_t trait : {op_trait::kAttends, op_trait::kExpands, op_trait::kDivides, op_trait::kCorrects})
+      if (op->has(trait)) with[trait].insert(op->name);
+    if (op->has(OperandRole::Slots)) states.insert(op->name);
+    // A cache that is read and not written is read by attention, or is looked at under another shape.
+    bool reads = false;
+    for (const OperandSchema& o : op->operands) reads |= o.role == OperandRole::Cache && !o.mutated;
+    EXPECT_TRUE(!reads || op->has(op_trait::kAttends | op_trait::kView)) << op->decl;
+  }
+  using Names = std::set<std::string>;
+  EXPECT_EQ(with[op_trait::kAttends], (Names{"paged_attention", "paged_attention_rows", "latent_attention",
+                                             "expanded_latent_attention", "segment_attention"}));
+  EXPECT_EQ(with[op_trait::kExpands], (Names{"expanded_latent_attention"}));
+  EXPECT_EQ(with[op_trait::kDivides], (Names{"latent_forms"}));
+  EXPECT_EQ(with[op_trait::kCorrects], (Names{"gated_delta"}));
+  EXPECT_EQ(states, (Names{"causal_conv", "causal_conv_biased", "gated_delta", "state_space"}));
 }
 
 // What the meaning of a fused op says about an operand, its declaration says too: otherwise a fusion would change how a

@@ -473,7 +473,7 @@ class Ops(Tree):
                      '[](const OperandSchema& o) { return o.name == "starts"; }',
                      'const bool found = name == "silu";', 'return "silu_mul" != what;',
                      'if (schema.name == "x") return;  // why'):
-            for room in ("passes", "compile", "engine"):
+            for room in ("passes", "compile", "engine", "see"):
                 errors = self.errors(f"int f();\n{line}\n", room)
                 self.assertEqual(len(errors), 1, (line, errors))
                 self.assertIn(f"src/{room}/a.cpp:2: ", errors[0])
