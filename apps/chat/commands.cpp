@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/close_names.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::apps {
 namespace {

@@ -1,6 +1,6 @@
 #include "chat/key_decoder.h"
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::apps {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "chat/line_layout.h"
 #include "common/terminal.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::apps {
 namespace {

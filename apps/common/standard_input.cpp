@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::apps {
 

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "text/tokenizer_parts.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "text/pre_tokenizer.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <queue>
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text {
 

@@ -1,7 +1,6 @@
-// UTF-8 and character classes for tokenizers: decoding, repair of invalid input, normal forms, and the classes that
-// pre-tokenizers ask for. Published vocabularies were made with certain Unicode versions, and a tokenizer must see the
-// same characters as then: classes follow Unicode 16, normal forms Unicode 9 (see unicode.cpp). Pure functions; any
-// thread.
+// Unicode for tokenizers: normal forms, and the character classes that pre-tokenizers ask for. Published vocabularies
+// were made with certain Unicode versions, and a tokenizer must see the same characters as then: classes follow Unicode
+// 16, normal forms Unicode 9 (see unicode.cpp). Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "text/utf8.h"
+
 namespace reprise::text {
-
-struct CodePoint {
-  char32_t value;
-  uint32_t size;  // bytes
-};
-
-// The code point at byte `at` of valid UTF-8.
-CodePoint code_point_at(std::string_view valid, size_t at);
-void append_utf8(char32_t c, std::string* out);
-
-bool is_valid_utf8(std::string_view bytes);
-// Appends what `bytes` says to `out`, with one U+FFFD for each maximal invalid part. Unless `is_last`, an unfinished
-// character at the end is left alone. Returns the number of bytes consumed.
-size_t append_repaired_utf8(std::string_view bytes, bool is_last, std::string* out);
 
 bool is_whitespace(char32_t c);   // White_Space
 bool is_numeric(char32_t c);      // category N

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text {
 namespace {

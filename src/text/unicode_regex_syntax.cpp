@@ -5,9 +5,9 @@
 #include <cctype>
 #include <vector>
 
-#include "text/unicode.h"
 #include "text/unicode_additions.h"
 #include "text/unicode_regex.h"
+#include "text/utf8.h"
 
 namespace reprise::text {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "run_binary.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::apps {
 

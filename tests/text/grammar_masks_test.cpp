@@ -7,7 +7,7 @@
 
 #include "text/grammar/token_masks.h"
 #include "text/tokenizer_data.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text::grammar::grammar_masks_test {
 namespace {

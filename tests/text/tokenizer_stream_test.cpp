@@ -5,7 +5,7 @@
 
 #include "text/detokenizer.h"
 #include "text/tokenizer_data.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text::tokenizer_stream_test {
 namespace {

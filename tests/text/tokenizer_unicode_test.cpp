@@ -1,4 +1,4 @@
-// UTF-8, normal forms, character classes and the translation of patterns.
+// Normal forms, character classes and the translation of patterns.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -9,12 +9,6 @@
 
 namespace reprise::text::tokenizer_unicode_test {
 namespace {
-
-std::string repaired(std::string_view bytes, bool is_last = true) {
-  std::string out;
-  append_repaired_utf8(bytes, is_last, &out);
-  return out;
-}
 
 std::vector<std::string> matches(std::string_view pattern, std::string_view text) {
   auto regex = Regex::compile(pattern);
@@ -30,17 +24,6 @@ std::vector<std::string> matches(std::string_view pattern, std::string_view text
 }
 
 using Strings = std::vector<std::string>;
-
-TEST(Unicode, RepairsMaximalParts) {
-  EXPECT_EQ(repaired("a\xC3"), "a\uFFFD");
-  EXPECT_EQ(repaired("\xE2\x82z"), "\uFFFDz");
-  EXPECT_EQ(repaired("\xC0\x80"), "\uFFFD\uFFFD");
-  EXPECT_EQ(repaired("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");
-  EXPECT_EQ(repaired("\xF0\x9F\x99\x82"), "\U0001F642");
-  EXPECT_EQ(repaired("a\xF0\x9F", false), "a");
-  EXPECT_FALSE(is_valid_utf8("\xED\xA0\x80"));
-  EXPECT_TRUE(is_valid_utf8("\xED\x9F\xBF"));
-}
 
 TEST(Unicode, NormalForms) {
   EXPECT_EQ(normalize("e\u0323\u0301", NormalForm::Nfc), "\u1EB9\u0301");

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text::grammar {
 namespace {

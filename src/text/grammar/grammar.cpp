@@ -3,7 +3,7 @@
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/state_table.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text::grammar {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace reprise::text::grammar {
 namespace {

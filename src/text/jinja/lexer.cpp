@@ -200,11 +200,10 @@ class Lexer {
   }
 
   void token(std::vector<char>& open) {
-    char32_t c;
-    decode(rest_, pos_, c);
+    const char32_t c = point_or_byte_at(rest_, pos_).value;
     if (is_space(c)) return skip_spaces();
     if (is_digit_char(rest_[pos_])) return number();
-    if (c < 0x110000 && is_word(c)) return name();
+    if (!is_stray_byte(c) && is_word(c)) return name();
     if (c == '\'' || c == '"') return string(rest_[pos_]);
     for (const std::string_view op : kOperators) {
       if (op.empty() || !at(op)) continue;
@@ -226,9 +225,8 @@ class Lexer {
   void name() {
     size_t end = pos_;
     while (end < rest_.size()) {
-      char32_t c;
-      const size_t n = decode(rest_, end, c);
-      if (c >= 0x110000 || !is_word(c)) break;
+      const auto [c, n] = point_or_byte_at(rest_, end);
+      if (is_stray_byte(c) || !is_word(c)) break;
       end += n;
     }
     push(TokenKind::Name, std::string(rest_.substr(pos_, end - pos_)));
@@ -332,7 +330,7 @@ class Lexer {
         c = c * static_cast<char32_t>(base) + static_cast<char32_t>(digit);
       }
       if (c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) fail_at(line_, "a string holds an escape that is no character");
-      append_utf8(out, c);
+      append_utf8(c, &out);
     };
     switch (rest_[p]) {
       case 'n': out += '\n'; return p;

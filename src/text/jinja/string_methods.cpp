@@ -37,9 +37,8 @@ std::vector<std::string_view> split_spaces(std::string_view s, int64_t most, boo
     // The word at this end, found character by character.
     if (!from_right) {
       size_t end = 0;
-      char32_t c;
       while (end < s.size()) {
-        const size_t n = decode(s, end, c);
+        const auto [c, n] = point_or_byte_at(s, end);
         if (is_space(c)) break;
         end += n;
       }
@@ -186,9 +185,9 @@ Value remove_affix(Runtime& rt, const Value& self, const CallArgs& args, bool at
 template <bool (*Test)(char32_t)>
 bool all_points(std::string_view s) {
   for (size_t i = 0; i < s.size();) {
-    char32_t c;
-    i += decode(s, i, c);
-    if (c >= 0x110000 || !Test(c)) return false;
+    const auto [c, n] = point_or_byte_at(s, i);
+    i += n;
+    if (is_stray_byte(c) || !Test(c)) return false;
   }
   return !s.empty();
 }
@@ -197,9 +196,9 @@ bool all_points(std::string_view s) {
 bool has_only_case(std::string_view s, bool upper) {
   bool found = false;
   for (size_t i = 0; i < s.size();) {
-    char32_t c;
-    i += decode(s, i, c);
-    if (c >= 0x110000) continue;
+    const auto [c, n] = point_or_byte_at(s, i);
+    i += n;
+    if (is_stray_byte(c)) continue;
     if (upper ? is_lower(c) || is_titlecase(c) : is_upper(c) || is_titlecase(c)) return false;
     found = found || (upper ? is_upper(c) : is_lower(c));
   }
@@ -286,8 +285,7 @@ std::vector<std::string_view> split_lines(std::string_view s, bool keep_ends) {
   std::vector<std::string_view> out;
   size_t start = 0;
   for (size_t i = 0; i < s.size();) {
-    char32_t c;
-    size_t n = decode(s, i, c);
+    auto [c, n] = point_or_byte_at(s, i);
     if (is_line_break(c)) {
       if (c == '\r' && i + 1 < s.size() && s[i + 1] == '\n') n = 2;
       out.push_back(s.substr(start, (keep_ends ? i + n : i) - start));

@@ -26,14 +26,12 @@ std::string title_words(std::string_view s) {
   size_t i = 0;
   while (i < s.size()) {
     const size_t start = i;
-    char32_t c;
     const auto breaks = [](char32_t p) {
       return is_space(p) || p == '-' || p == '(' || p == '{' || p == '[' || p == '<';
     };
-    size_t n = decode(s, i, c);
-    const bool separator = breaks(c);
+    const bool separator = breaks(point_or_byte_at(s, i).value);
     while (i < s.size()) {
-      n = decode(s, i, c);
+      const auto [c, n] = point_or_byte_at(s, i);
       if (breaks(c) != separator) break;
       i += n;
     }

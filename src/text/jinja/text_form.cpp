@@ -18,8 +18,7 @@ void append_string_repr(Builder& out, std::string_view s) {
   const char quote = single && s.find('"') == std::string_view::npos ? '"' : '\'';
   out << quote;
   for (size_t i = 0; i < s.size();) {
-    char32_t c;
-    const size_t n = decode(s, i, c);
+    const auto [c, n] = point_or_byte_at(s, i);
     if (c == static_cast<char32_t>(quote) || c == '\\')
       out << '\\' << s[i];
     else if (c == '\n')
@@ -28,7 +27,7 @@ void append_string_repr(Builder& out, std::string_view s) {
       out << "\\r";
     else if (c == '\t')
       out << "\\t";
-    else if (c >= 0x110000)
+    else if (is_stray_byte(c))
       out << s[i];
     else if (is_printable(c))
       out << s.substr(i, n);
@@ -112,8 +111,7 @@ void append_repr(Builder& out, Runtime& rt, const Value& value) {
 void append_json_string(Builder& out, std::string_view s, bool ascii) {
   out << '"';
   for (size_t i = 0; i < s.size();) {
-    char32_t c;
-    const size_t n = decode(s, i, c);
+    const auto [c, n] = point_or_byte_at(s, i);
     if (c == '"')
       out << "\\\"";
     else if (c == '\\')
@@ -130,7 +128,7 @@ void append_json_string(Builder& out, std::string_view s, bool ascii) {
       out << "\\b";
     else if (c < 0x20 || (ascii && c >= 0x7F && c < 0x10000))
       out << fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
-    else if (ascii && c >= 0x10000 && c < 0x110000)
+    else if (ascii && c >= 0x10000 && !is_stray_byte(c))
       out << fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + static_cast<uint32_t>((c - 0x10000) >> 10),
                          0xDC00 + static_cast<uint32_t>((c - 0x10000) & 0x3FF));
     else

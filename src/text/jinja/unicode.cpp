@@ -40,7 +40,7 @@ void append_case(std::string& out, char32_t c, Case to) {
     if (c == 0x130)
       out += "i\u0307";
     else
-      append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+      append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), &out);
     return;
   }
   for (const LongCase& special : kLongCases) {
@@ -50,11 +50,8 @@ void append_case(std::string& out, char32_t c, Case to) {
     }
   }
   const auto point = static_cast<utf8proc_int32_t>(c);
-  append_utf8(out, static_cast<char32_t>(to == Case::Upper ? utf8proc_toupper(point) : utf8proc_totitle(point)));
+  append_utf8(static_cast<char32_t>(to == Case::Upper ? utf8proc_toupper(point) : utf8proc_totitle(point)), &out);
 }
-
-// A stray byte decodes to this plus its value and is never mapped.
-constexpr char32_t kStray = 0x110000;
 
 bool is_cased(char32_t c) { return is_upper(c) || is_lower(c) || is_titlecase(c); }
 
@@ -63,9 +60,7 @@ bool is_final_sigma(std::string_view s, size_t pos, bool after_cased) {
   if (!after_cased) return false;
   const size_t next = pos + 2;
   if (next >= s.size()) return true;
-  char32_t c;
-  decode(s, next, c);
-  return !is_cased(c);
+  return !is_cased(point_or_byte_at(s, next).value);
 }
 
 template <typename Choose>
@@ -74,9 +69,8 @@ std::string map_case(std::string_view s, Choose choose) {
   out.reserve(s.size());
   bool after_cased = false;
   for (size_t i = 0; i < s.size();) {
-    char32_t c;
-    const size_t n = decode(s, i, c);
-    if (c >= kStray) {
+    const auto [c, n] = point_or_byte_at(s, i);
+    if (is_stray_byte(c)) {
       out.push_back(s[i]);
     } else {
       const Case to = choose(c, after_cased, i == 0);
@@ -85,56 +79,13 @@ std::string map_case(std::string_view s, Choose choose) {
       else
         append_case(out, c, to);
     }
-    after_cased = c < kStray && is_cased(c);
+    after_cased = !is_stray_byte(c) && is_cased(c);
     i += n;
   }
   return out;
 }
 
 }  // namespace
-
-size_t decode(std::string_view s, size_t pos, char32_t& point) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(s[pos + i]); };
-  const uint8_t b = byte(0);
-  if (b < 0x80) {
-    point = b;
-    return 1;
-  }
-  const size_t n = b >= 0xF0 && b < 0xF5 ? 4 : b >= 0xE0 && b < 0xF0 ? 3 : b >= 0xC2 && b < 0xE0 ? 2 : 0;
-  if (n != 0 && pos + n <= s.size()) {
-    char32_t c = b & (0xFF >> (n + 1));
-    bool good = true;
-    for (size_t i = 1; i < n; ++i) {
-      good = good && (byte(i) & 0xC0) == 0x80;
-      c = c << 6 | (byte(i) & 0x3F);
-    }
-    const bool overlong = (n == 3 && c < 0x800) || (n == 4 && c < 0x10000);
-    if (good && !overlong && c < 0x110000 && !(c >= 0xD800 && c < 0xE000)) {
-      point = c;
-      return n;
-    }
-  }
-  point = kStray + b;
-  return 1;
-}
-
-void append_utf8(std::string& out, char32_t c) {
-  if (c < 0x80) {
-    out.push_back(static_cast<char>(c));
-  } else if (c < 0x800) {
-    out.push_back(static_cast<char>(0xC0 | c >> 6));
-    out.push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else if (c < 0x10000) {
-    out.push_back(static_cast<char>(0xE0 | c >> 12));
-    out.push_back(static_cast<char>(0x80 | (c >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else {
-    out.push_back(static_cast<char>(0xF0 | c >> 18));
-    out.push_back(static_cast<char>(0x80 | (c >> 12 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (c >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  }
-}
 
 size_t count_points(std::string_view s) {
   size_t count = 0;
@@ -229,8 +180,7 @@ std::string to_capitalized(std::string_view s) {
 std::string_view strip_left(std::string_view s) {
   size_t i = 0;
   while (i < s.size()) {
-    char32_t c;
-    const size_t n = decode(s, i, c);
+    const auto [c, n] = point_or_byte_at(s, i);
     if (!is_space(c)) break;
     i += n;
   }
@@ -242,8 +192,8 @@ std::string_view strip_right(std::string_view s) {
   while (end > 0) {
     size_t start = end - 1;
     while (start > 0 && end - start < 4 && (static_cast<uint8_t>(s[start]) & 0xC0) == 0x80) --start;
-    char32_t c;
-    if (decode(s, start, c) != end - start || !is_space(c)) break;
+    const auto [c, n] = point_or_byte_at(s, start);
+    if (n != end - start || !is_space(c)) break;
     end = start;
   }
   return s.substr(0, end);

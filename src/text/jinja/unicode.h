@@ -1,5 +1,5 @@
-// Text by code point, with Python's idea of space, letter and case (utf8proc's tables). Malformed UTF-8 is carried
-// through byte by byte, each stray byte counting as one character. Pure functions; any thread.
+// Text by code point, with Python's idea of space, letter and case (utf8proc's tables). Malformed UTF-8 is kept, each
+// stray byte counting as one character (text/utf8.h). Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "text/utf8.h"
+
 namespace reprise::text::jinja {
 
-// Bytes of the character at `pos` (1 for a stray byte); sets `point`.
-size_t decode(std::string_view s, size_t pos, char32_t& point);
-inline size_t point_bytes(std::string_view s, size_t pos) {
-  char32_t point;
-  return decode(s, pos, point);
-}
-void append_utf8(std::string& out, char32_t point);
+inline size_t point_bytes(std::string_view s, size_t pos) { return point_or_byte_at(s, pos).size; }
 size_t count_points(std::string_view s);
 // Byte offset of character `index`; s.size() when there are fewer.
 size_t byte_offset(std::string_view s, size_t index);
