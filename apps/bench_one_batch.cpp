@@ -185,7 +185,7 @@ OrderedJson limits_json(Machine machine, const MachineSpeed& before, const Machi
 
 std::string percent(const OrderedJson& v) { return v.is_null() ? "-" : fmt::format("{:.1f}", v.get<double>()); }
 
-// Of the drafts that were verified: how many a step had, how many came true in each place, and what that gained.
+// Prints how many drafts a step had, how many came true in each place, and what that gained.
 void print_drafts(const OrderedJson& r) {
   fmt::print("{} at batch {}: {:.2f} tokens a step of a sequence; {} of {} drafts came true\n",
              r["speculative"].get<std::string>(), r["batch_size"].get<int64_t>(), r["tokens_per_step"].get<double>(),

@@ -36,7 +36,7 @@ std::string history_path(const std::optional<std::string>& wanted) {
 Status run_chat(const ChatFlags& f) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, *engine));
-  // Before somebody has typed a message.
+  // Errors of the template are told before the first message is typed.
   if (!text.tokenizer() || !text.chat_template()) RETURN_IF_ERROR(text.encode_chat(OrderedJson::array()).status());
   const bool person = is_terminal(stdin) && is_terminal(stdout);
   say_quiet_start(f.model, *engine, person ? "; /help lists the commands" : "");

@@ -23,7 +23,7 @@ void Reload::run() {
   api_.count_reload(done.is_ok());
   if (done.is_ok()) return;
   log::error("SIGHUP: nothing changes: {}", done.message());
-  // Where it was renamed, lines must not go on in the old file because of somebody's wrong line elsewhere.
+  // Where the log was renamed, lines must not go on in the old file because of a wrong line in another file.
   if (const Status opened = request_log_.reopen(); !opened.is_ok())
     log::error("SIGHUP: the request log stays as it is: {}", opened.message());
 }

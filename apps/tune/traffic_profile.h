@@ -11,7 +11,7 @@
 
 namespace reprise::apps {
 
-// Of a quantity over all requests: the usual value (median), a large one (95 of 100 are no larger), the largest.
+// A quantity over all requests: its usual value (median), a large one (95 of 100 are no larger), the largest.
 struct Spread {
   int64_t usual = 0, large = 0, largest = 0;
 };

@@ -20,7 +20,7 @@ int64_t border_batch(const engine::Engine& e, int64_t most) {
   return batch;
 }
 
-// Of every mode: those whose graphs freeze sizes have them by the options, others as many as decode has rows.
+// Rows that every mode can verify: modes whose graphs freeze sizes have them by the options, others as many as decode.
 int64_t most_rows_with_drafts(const engine::Engine& e) {
   const std::vector<int64_t> sizes =
       engine::verify_sizes(e.options().graph.verify, e.max_step_rows(), e.options().graph.decode_sizes);

@@ -48,7 +48,7 @@ enum { ncclSum = 0 };
 
 namespace {
 
-// Of a group of sends and receives.
+// One send or receive of a group.
 struct Move {
   bool sends;
   int peer;
@@ -140,7 +140,7 @@ class Group {
 
  private:
   ncclResult_t state_of(int rank) const {
-    // Each rank sees this by itself, whatever the others do then.
+    // Each rank finds this out by itself and does not depend on what the others do then.
     if (fault() == "duplicate" && size() > 1 && entered_ == size())
       return fail(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(rank) + " and rank " +
                                         std::to_string(rank == 0 ? 1 : 0) + " both on CUDA device 1000");

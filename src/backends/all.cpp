@@ -29,7 +29,7 @@ FoundDevice look_for_devices() {
   return {DeviceKind::Cpu, fmt::format("an NPU is there, but {}", library.status().message())};
 }
 
-// Of a model on the device of another one.
+// Registers the collectives of a model that shares the device of another one.
 Status share_ranks(KernelRegistry& kernels, const cuda::RankKernels& table, const ranks::Member& member) {
   const auto ranks = cuda::Communicator::of(member);
   if (!ranks)

@@ -13,7 +13,7 @@ namespace reprise {
 
 // Index of a symbol in its graph's symbol table; 0 is "no symbol" and always has the value 1.
 using SymbolId = uint8_t;
-// Room in LiveSizes, of which the symbols of src/models/step_spec.h take seven. Its sizes lie in place and do not grow:
+// Room in LiveSizes, of which the symbols of src/models/step_spec.h take nine. Its sizes lie in place and do not grow:
 // a step allocates nothing, and streams, kernels and messages between ranks take copies of the bytes. Kernels of
 // extensions get a pointer to the sizes, so more room is no other interface to them.
 constexpr int kMaxSymbols = 16;

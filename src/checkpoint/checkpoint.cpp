@@ -270,7 +270,7 @@ std::span<const uint8_t> Checkpoint::file_bytes(size_t file, uint64_t offset, ui
   return gguf_file(file).bytes(stored);
 }
 
-// Of kMade the vision tower's, whose tensors were put together.
+// For kMade, the file of the vision tower, whose tensors were put together.
 const GgufFile& Checkpoint::gguf_file(size_t file) const {
   if (file >= kParts) return parts_[file - kParts];
   return file == 0 ? *gguf_ : *mmproj_;

@@ -41,7 +41,7 @@ struct RopeScaling {
   // the old length then; the long one for those up to long_positions (0: there are none).
   std::vector<double> short_factor, long_factor;
   int64_t long_positions = 0;
-  bool takes_long = false;  // the context is of the long list; all sequences are, whatever their length
+  bool takes_long = false;  // the context is of the long list, and so are sequences of any length
 
   const std::vector<double>& divisors() const { return takes_long ? long_factor : short_factor; }
 };

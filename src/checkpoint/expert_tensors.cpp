@@ -43,7 +43,7 @@ void rename_norms(std::string& name) {
     if (name.ends_with(from) && replace(name, from, to)) return;
 }
 
-// Nemotron-H: a layer is one mixer behind a norm, whatever it is.
+// Nemotron-H: a layer is one mixer behind a norm, of any kind.
 void rename_mixers(std::string& name) {
   for (const auto& [prefix, instead] : {std::pair<std::string_view, std::string_view>{"backbone.", "model."},
                                         {"model.embeddings.", "model.embed_tokens."},

@@ -34,7 +34,7 @@ struct GgufModelShape {
   std::string architecture;  // general.architecture
   int64_t heads = 0;
   int64_t kv_heads = 0;
-  // Of layers with states, where their heads of values are tiled.
+  // For layers with states whose heads of values are tiled.
   TiledHeads tiled = {};  // `size` is a value's
   int64_t key = 0;        // size of a key
 };

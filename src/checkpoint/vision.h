@@ -30,12 +30,12 @@ struct VisionFields {
   bool interleaved = false;
   int64_t image_token = 0;  // stands where a row of an image goes
   int64_t video_token = 0;  // and where one of a video does
-  // Of a video: the time of frames is told in words between them; else it is their position, so many a second.
+  // Whether the times of a video's frames are told in words between them; else their position tells, so many a second.
   bool told_times = false;
   double positions_per_second = 0;
 
-  // Of a GGUF file: attention's projections are three tensors, and how pictures are cut, in the words of
-  // preprocessor_config.json; null: the model's folder says so.
+  // What a GGUF file has otherwise: attention's projections are three tensors (`apart`), and it says how pictures are
+  // cut, in the words of preprocessor_config.json; null: the model's folder says so.
   bool apart = false;
   Json preprocessor;
 

@@ -136,7 +136,8 @@ bool writes(const Node& n, const Value* root) {
   return false;
 }
 
-// Between streams the order of the list is worth nothing: whoever writes has waited for all before, and is waited for.
+// Between streams the order of the list is worth nothing: a launch that writes has waited for all launches before that
+// touch the bytes, and those behind it wait for it.
 Status check_waits(const std::vector<const Node*>& nodes, const Touches& touches, const Order& order) {
   if (!order.several_streams()) return Status::ok();
   for (auto& [root, list] : touches) {

@@ -1,9 +1,10 @@
 // recording_of(): what is recorded of a piece, in order: its launches, and the records and waits that join its streams.
 //
 // A piece begins and ends on the main stream, so a wait for a launch of another piece is none: that is done. A side
-// stream whose first launch waits for nothing in the piece starts at its beginning, and one that nobody has waited for
-// is joined at its end. A hint is left out where no later launch of the piece reads what it is ahead of: that a piece
-// waits for it at its end would cost more than it brings; and in graphs of more rows than it is good for. Plain values.
+// stream whose first launch waits for nothing in the piece starts at its beginning, and one that no launch has waited
+// for is joined at its end. A hint is left out where no later launch of the piece reads what it is ahead of: that a
+// piece waits for it at its end would cost more than it brings; and in graphs of more rows than it is good for. Plain
+// values.
 #pragma once
 
 #include <cstdint>

@@ -23,8 +23,8 @@ class Staging {
   // Notes the graph's inputs, except those named in `external`; the largest bound counts.
   void declare(const Graph& graph, const std::unordered_map<std::string, void*>& external);
   Status allocate(Device& device, int slots_beside = 2);  // the number on an asynchronous device
-  // Of a program that one rank of a world runs alone: no other sees these inputs. The host writes what the device
-  // reads.
+  // For a program that one rank of a world runs alone: no other rank sees these inputs, and the host writes what the
+  // device reads.
   Status allocate_alone(Device& device);
 
   int slots() const { return slots_; }

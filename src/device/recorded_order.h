@@ -1,5 +1,5 @@
 // RecordedOrder: which launches of a recording with several streams follow which. It checks the rules of
-// device/graph.h, and gives orders that a device could have chosen. A plain value of whoever records.
+// device/graph.h, and gives orders that a device could have chosen. A plain value that the recording code owns.
 #pragma once
 
 #include <array>

@@ -90,7 +90,7 @@ struct Thunk {
   std::array<OpaqueKernel, 2> part{};
   LaunchArgs args;
   uint32_t node = 0;  // index of the graph node it came from, for messages and profiles
-  // Of a recorded graph (device/graph.h); a launch by itself is on the stream that it is given to.
+  // The stream in a recorded graph (device/graph.h); a launch by itself is on the stream that it is given to.
   uint8_t stream = 0;
   // It reads or overwrites what an earlier launch since the last such mark touches. Devices whose threads or queues run
   // ahead of each other must finish those first; where this is false they need not.

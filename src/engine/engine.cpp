@@ -37,7 +37,7 @@ std::string_view dtype_flag(DType d) {
   }
 }
 
-// What became of the weights: on a device without kernels on packed ones they are unpacked, whatever the plan says.
+// Reports what became of the weights: a device without kernels on packed ones has them unpacked, against the plan.
 void tell_quantisation(const checkpoint::QuantPlan& plan, const std::vector<DerivedParam>& derived) {
   if (plan.linears.empty()) return;
   std::unordered_set<std::string_view> stored;

@@ -98,10 +98,10 @@ struct EngineOptions {
   bool captures_later = false;
   // Steps that may be in the device's queue behind the one that runs, where it computes by itself.
   int64_t steps_ahead = 1;
-  // Of the model that a head drafts for: the head, which has the same embedding and logits' head where its checkpoint
-  // says so, and lends them. On the same device; it outlives the model.
+  // The head that drafts for this model: where its checkpoint says that it has the model's embedding and logits' head,
+  // it lends them. On the same device; it outlives the model.
   const Engine* lender = nullptr;
-  // Of a head of EAGLE: the checkpoint whose embedding and head it reads; empty: it has its own.
+  // The checkpoint whose embedding and head an EAGLE head reads; empty: it has its own.
   std::string borrows_from = {};
   // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.
   std::shared_ptr<ranks::Member> member = nullptr;
@@ -247,7 +247,7 @@ class Engine final : public Executor {
   const Engine* draft() const { return draft_.get(); }
   // Whether it is a head, which drafts from the rows that another engine keeps; its steps name them (StepItem::source).
   bool reads_source() const override { return step_.has_source(); }
-  // Of a head whose tokens are few of the model's: the model's id of each. Empty: ids are the model's.
+  // The model's id for each token of a head that knows only some of the model's tokens. Empty: ids are the model's.
   std::span<const int32_t> target_ids() const override { return target_ids_; }
   // Its pool becomes as large as this one's, in tokens (EngineOptions::beside); a head reads this one's rows. Where its
   // graphs were left for later they are captured now.

@@ -46,7 +46,7 @@ bool awaits_token(const StepItem& item) {
   return item.sequence->pending() && item.sequence->cached() + item.count == item.sequence->size();
 }
 
-// A token of this step that somebody waits for gets its place.
+// A token of this step that a sequence waits for gets its place.
 void resolve_tokens(const Flight& f) {
   if (f.output == StepOutput::Logits || f.output == StepOutput::Pooled) return;
   const auto tokens = f.answers[Flight::Tokens].as<const int32_t>();
@@ -235,7 +235,7 @@ Status Engine::run_alone(Flight& f) {
 Status Engine::launch_beside(Flight& f) {
   // What a step that failed, or must be computed again, left on the device is no sequence's token.
   if (Flight* before = step_before(f); before && (before->again || !before->status.is_ok())) finish(*before);
-  // One that ran alone was done before anybody waited for its tokens.
+  // A step that ran alone was done before a sequence waited for its tokens.
   if (const Flight* before = step_before(f); before && before->done && before->status.is_ok()) resolve_tokens(*before);
   if (caches_moved()) {
     for (Flight& other : flights_)
@@ -322,7 +322,7 @@ Status Engine::ask_for_result(Flight& f) {
   return Status::ok();
 }
 
-// What the step gave is there; a token that somebody waits for gets its place.
+// What the step gave is there; a token that a sequence waits for gets its place.
 Status Engine::accept_result(const Flight& f) {
   if (f.output == StepOutput::Logits) return Status::ok();
   if (f.output == StepOutput::Pooled)
@@ -403,7 +403,7 @@ Status Engine::compute_again(Flight& f, const Status& failed) {
   for (const Flight::FedRow& fed : f.fed)
     stage.ints(models::kTokensInput)[static_cast<size_t>(fed.row)] =
         std::max(0, fed.sequence->tokens()[static_cast<size_t>(fed.position)]);
-  // Whose request has ended meanwhile has given its pages back, perhaps to somebody else.
+  // A request that has ended meanwhile has given its pages back, perhaps to another one.
   int64_t row = 0, r = 0;
   for (const StepItem& item : f.items) {
     if (item.sequence->pages().empty()) stage.drop(r, row, item.count);

@@ -37,7 +37,7 @@ Status Engine::find_prediction() {
   return Status::ok();
 }
 
-// Of the checkpoint that layer alone, and what it shares with the model.
+// Opens the checkpoint's layer that predicts further tokens, and what that layer shares with the model.
 Status Engine::open_prediction() {
   if (checkpoint_->gguf())
     return error(Code::Unsupported,

@@ -471,7 +471,7 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(size_t phase, const Bi
   parts.phase = name;
   parts.policy = options_.policy;
   parts.padding = options_.padding;
-  // How many drafts pay is somebody else's choice; they come to be verified at the next size.
+  // How many drafts pay is the drafter's choice; they come to be verified at the next size.
   parts.choose_by_cost = options_.choose_by_cost && !kPhases[phase].drafts;
   parts.live_sizes = platform_.device->info().live_sizes;
   parts.largest = bound(phase);

@@ -22,7 +22,7 @@ namespace reprise::engine {
 
 class Sequence {
  public:
-  // Of a pair of texts, tokens from `second_kind` on are of the second kind.
+  // Tokens from `second_kind` on are of the second kind: the second text of a pair.
   explicit Sequence(std::vector<int32_t> prompt, int64_t second_kind = INT64_MAX)
       : tokens_(std::move(prompt)), second_kind_(second_kind) {}
 

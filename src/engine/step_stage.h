@@ -32,7 +32,7 @@ struct StepItem {
   std::optional<Draw> draw = {};
   RowEdits edits = {};      // with a Draw: what changes the logits of all these rows first; views that submit() reads
   bool logits_too = false;  // the logits of drawn rows are wanted as well
-  // Of a head that drafts: where the rows are that it drafts from; it lives until the step was submitted.
+  // Where the rows are that a drafting head reads; null for other models. It lives until the step was submitted.
   const models::SourceRows* source = nullptr;
   int part = 0;  // of a world that shares out sequences: which has its pages; items are in this order
 
@@ -87,8 +87,8 @@ class StepStage {
   // Rows of sequence `r` of the step, tokens [first, first + count), belong to no sequence any more: nothing is
   // written.
   void drop(int64_t r, int64_t first, int64_t count);
-  // Of the step that is staged for all parts of a world, what is this one's; nothing where the device finds it out
-  // itself. fill() sees part 0, which the front is of.
+  // Stages which rows of a step for all parts of a world are this part's; nothing to do where the device finds that out
+  // itself. fill() does so for part 0, to which the front belongs.
   void see_part(int part, const PoolSizes& pools);
   // Neutral everywhere, as for an empty batch.
   Status clear(const PoolSizes& pools) { return fill({}, pools).status(); }

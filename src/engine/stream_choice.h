@@ -3,8 +3,8 @@
 //
 // All are captures of the same plan, so bits, memory and launches are the same. The largest size is measured, and the
 // largest of at most half of each measured one; sizes in between go by the next larger that was. Staged tokens are
-// numbers that differ, which experts tell apart; contexts are empty, and rows belong to nobody. Used at start-up, on
-// its thread.
+// numbers that differ, which experts tell apart; contexts are empty, and rows belong to no sequence. Used at start-up,
+// on its thread.
 #pragma once
 
 #include "compile/compiled_model.h"

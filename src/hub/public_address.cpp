@@ -16,7 +16,7 @@ struct Range {
 
 constexpr uint32_t ip(uint32_t a, uint32_t b, uint32_t c) { return a << 24 | b << 16 | c << 8; }
 
-// Of IPv4; the last two are multicast and what is reserved, broadcast among it.
+// Ranges of IPv4; the last two are multicast, and what is reserved with broadcast.
 constexpr Range kNotPublic[] = {
     {ip(0, 0, 0), 8},     {ip(10, 0, 0), 8},      {ip(100, 64, 0), 10},  {ip(127, 0, 0), 8},    {ip(169, 254, 0), 16},
     {ip(172, 16, 0), 12}, {ip(192, 0, 0), 24},    {ip(192, 0, 2), 24},   {ip(192, 88, 99), 24}, {ip(192, 168, 0), 16},

@@ -6,7 +6,8 @@ struct sockaddr;
 
 namespace reprise::hub {
 
-// Of AF_INET and AF_INET6. Addresses that hold one of the other kind (mapped, 6to4, Teredo, NAT64) are not public.
+// `address` is AF_INET or AF_INET6. Addresses that hold one of the other kind (mapped, 6to4, Teredo, NAT64) are not
+// public.
 bool is_public_address(const sockaddr& address);
 
 }  // namespace reprise::hub

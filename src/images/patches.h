@@ -28,8 +28,8 @@ struct PatchRules {
   std::string text() const;
 };
 
-// Of preprocessor_config.json's fields; what it leaves out is as `missing`, which are transformers' defaults of images.
-// `source` is named by errors.
+// The rules that preprocessor_config.json has; what it leaves out is as in `missing`, by default transformers' defaults
+// for images. `source` is named by errors.
 Result<PatchRules> read_patch_rules(const Json& config, std::string_view source, const PatchRules& missing = {});
 
 struct ImageSize {
@@ -38,7 +38,7 @@ struct ImageSize {
 };
 // Both sides multiples of patch * merge, the area within the limits; an error for a side 200 times the other.
 Result<ImageSize> smart_resize(ImageSize size, const PatchRules& rules);
-// Of each of so many frames, which are at least rules.temporal where the bounds are those of the whole video.
+// The size of each of so many frames; there are at least rules.temporal where the bounds are those of the whole video.
 Result<ImageSize> smart_resize_video(int64_t frames, ImageSize size, const PatchRules& rules);
 // The frames that it tests bounds of the whole video with: pairs, half of one rounded to an even number of pairs.
 int64_t rounded_frames(int64_t frames, int64_t temporal);
@@ -56,7 +56,7 @@ struct Patches {
   int64_t count() const { return rows * columns; }
 };
 Result<Patches> make_patches(const Pixels& image, const PatchRules& rules);
-// Of rules.temporal frames that were resized to one size; the last one stands for those that are missing.
+// The patches of rules.temporal frames that were resized to one size; the last one stands for missing ones.
 Patches cut_patches(std::span<const Pixels> frames, const PatchRules& rules);
 
 }  // namespace reprise::images

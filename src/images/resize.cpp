@@ -18,7 +18,7 @@ double bicubic(double x) {
   return 0.0;
 }
 
-// Of each place of the result the first place that it reads and the weights of that one and those behind it.
+// What each place of the result reads: the first place, and the weights of that one and of those behind it.
 struct Taps {
   std::vector<int64_t> first, count;
   std::vector<int32_t> weights;  // `most` of each

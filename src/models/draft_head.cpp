@@ -34,7 +34,8 @@ void fill(const StepRows& step, const TensorView& view, const F& slot) {
 void read_rows(const StepRows& step, const TensorView& view) {
   fill(step, view, [](const SourceRows& s, int64_t t, bool) { return slot_of(s, t); });
 }
-// Of two rows for each of the step, what is made of a row of the source and a row of the head's own: the one that is.
+// Two rows are computed for each row of the step, of a row of the source and of a row of the head's own. This picks the
+// one of the two that is there.
 void choose_rows(const StepRows& step, const TensorView& view) {
   const auto out = ints(view);
   int32_t row = 0;

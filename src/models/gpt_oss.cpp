@@ -43,7 +43,7 @@ Status read(const checkpoint::FieldReader& in, checkpoint::ModelConfigFields& ou
                                   out);
 }
 
-// Of numbers that a file does not have, llama.cpp and Hugging Face have the same, but for the ramp of YaRN: gpt-oss is
+// llama.cpp and Hugging Face take the same values for what a file leaves out, but for the ramp of YaRN: gpt-oss is
 // trained with one that is not rounded to whole dimensions.
 Status add(checkpoint::GgufFields& in) {
   Json& rope = in.out()["rope_scaling"];

@@ -46,10 +46,10 @@ struct ModelSpec {
   // The layer behind the last one that predicts a further token, as a model of its own (models/draft_head.h). Null: the
   // family has none, or it is not here.
   const ModelSpec* prediction = nullptr;
-  // Of such a layer: how names of its tensors begin, and the field that counts such layers, 1 where it is missing.
-  // Empty: "model.layers.<num_hidden_layers>.", and num_nextn_predict_layers.
+  // How the names of such a layer's tensors begin, and the field that counts such layers, 1 where it is missing. Empty:
+  // "model.layers.<num_hidden_layers>.", and num_nextn_predict_layers.
   std::string_view own_tensors = {}, count_field = {};
-  // Of a head that drafts: numbers of a row that it reads of its source. Null: it is a model.
+  // How many numbers a row has that a drafting head reads of its source. Null: it is a model.
   int64_t (*source_width)(const checkpoint::ModelConfigFields& fields) = nullptr;
   bool own_head = false;  // and its checkpoint's "lm_head.weight" is its own, not the source's
 };

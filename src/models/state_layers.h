@@ -13,8 +13,8 @@ inline bool has_state(const checkpoint::ModelConfigFields& f, int64_t layer) {
   return f.layer_types[static_cast<size_t>(layer)] == "linear_attention";
 }
 
-// Of a layer: a convolution over `taps` rows of `columns` numbers, cache "conv"; and a state of `heads` matrices
-// [key, value], cache `name`.
+// What a layer keeps: a convolution's last `taps` rows of `columns` numbers in the cache "conv", and a state of `heads`
+// matrices [key, value] in the cache `name`.
 struct StateSizes {
   std::string_view name;
   int64_t taps = 0, columns = 0;

@@ -200,7 +200,8 @@ bool change_token(const TensorView& in, int64_t r, const LiveSizes&) {
 }
 
 bool add_one(const TensorView& in, int64_t r, const LiveSizes&) { return ++ints(in)[r], true; }
-// Of a slot: over the token before, so that one key is wrong and one is missing. Of a length: a key less.
+// A slot that is one less: the token's key replaces that of the token before, so one key is wrong and one is missing. A
+// length that is one less: a key is missing.
 bool take_one(const TensorView& in, int64_t r, const LiveSizes&) { return --ints(in)[r], true; }
 bool forget_first_page(const TensorView& in, int64_t r, const LiveSizes&) {
   ints(in)[r * in.size[1]] = kv::kScratchPage;

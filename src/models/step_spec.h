@@ -69,7 +69,7 @@ enum StepSymbol : SymbolId {
   kSharedTokens
 };
 
-// Of a sequence of a head that drafts: where the rows are that it drafts from (models/draft_head.h).
+// Where the rows are that a drafting head reads for a sequence (models/draft_head.h).
 struct SourceRows {
   std::span<const kv::PageId> pages = {};  // of the text's sequence in the source
   int64_t computed = 0;                    // its first rows, which the source has computed; behind them the head's own
@@ -107,7 +107,7 @@ struct StepRows {
   bool skips_negative_slots = true;  // DeviceInfo::skips_negative_slots
   int64_t vocabulary = 0;
   int64_t hidden = 0;  // numbers of a row of an image
-  // Of the pool: that are handed out, and for rows of no sequence (kv/kv_pool.h).
+  // Pages of the pool that are handed out, and those for rows of no sequence (kv/kv_pool.h).
   int64_t pages = 0, scratch_pages = 1;
 
   int64_t edited() const;      // rows whose logits are changed

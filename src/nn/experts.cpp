@@ -43,7 +43,7 @@ Tensor moe(Tensor x, const ExpertSpec& s, const StepInputs& in, const ParamScope
 
 Tensor gated_shared_expert(Tensor x, int64_t intermediate, const ParamScope& p, std::string_view name) {
   Tensor gate = (p / (std::string(name) + "_gate")).param("weight", {Dim(1), x.dim(-1)});
-  const Tensor share = sigmoid(linear_f32(x, gate));  // one order, whatever a compiler takes arguments in
+  const Tensor share = sigmoid(linear_f32(x, gate));  // by itself, as compilers differ in the order of arguments
   return scale_rows(gated_mlp(x, intermediate, false, p / name), share);
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t kDrawWords = 10;
 constexpr int64_t kMostTopTokens = 20;
 static_assert(sizeof(Draw) == kDrawWords * sizeof(int32_t));
 
-// Of op merge_draws: the row's token is not known before its logits are gathered.
+// What op merge_draws gives for a row whose token is not known before its logits are gathered.
 constexpr int32_t kUndecidedToken = -2;
 
 // A token and its logit, then its weight.

@@ -44,10 +44,11 @@ struct KernelEntry {
   DType index_dtype = DType::I32;  // of operands declared as Index
   // Ok, or Unsupported with the reason and the values.
   std::function<Status(const OpCall& call)> accepts;
-  // Fills dims and scalars; the binder has already set the pointers (operands, then results).
+  // Fills sizes and attributes of the op's argument struct (ops/args); the binder has already set the pointers of
+  // operands and results, with which every such struct begins.
   std::function<void(const OpCall& call, LaunchArgs& args)> bind;
-  // Scratch bytes at these sizes, which are the largest; an error where the kernel cannot run at them, whatever
-  // `accepts` says. Empty means none.
+  // Scratch bytes at these sizes, which are the largest; an error where the kernel cannot run at them, although it
+  // accepts the call. Empty means none.
   std::function<Result<size_t>(const OpCall& call, const LiveSizes& bound, int threads)> workspace;
   // Kernels of the device that a launch of the call starts, one behind the other, at its smallest sizes. Empty: one.
   std::function<Result<int>(const OpCall& call)> starts;

@@ -22,8 +22,9 @@ struct HeadColumns {
   int64_t heads = 0, size = 0;
 };
 
-// Of a call that works head by head on states in slots, [S, H, ...]: the columns of its other operands, those of the
-// heads of keys first. An operand in one size has a number for each of the H heads. Empty for every other call.
+// The columns of a call's operands beside its states, where it works head by head on states in slots, [S, H, ...]. The
+// columns of the heads of keys come first. An operand in one size has a number for each of the H heads. Empty for every
+// other call.
 std::vector<HeadColumns> head_columns(const OpCall& call);
 // The call has so many heads of keys now.
 void set_key_heads(Attrs& attrs, int64_t heads);

@@ -40,7 +40,8 @@ struct Cut {
   Cut times(int64_t n) const { return {first * n, count * n, of * n, repeated, even}; }
 };
 
-// Of several pieces of one size: how many units, and "[0+8,24+8/48]", which names of parameters and inputs end with.
+// For several pieces of one size: how many units they have, and the text "[0+8,24+8/48]" with which names of parameters
+// and inputs end.
 int64_t count_of(const std::vector<Cut>& pieces);
 std::string name_of(const std::vector<Cut>& pieces);
 // The pieces that a name ends with, which is left without them; none: it names the whole.

@@ -6,7 +6,7 @@
 namespace reprise {
 namespace {
 
-// Of each row of what `param` describes.
+// Keeps the columns of `cut` in each row that `param` describes.
 void take_columns(const Cut& cut, DerivedParam& param, TensorType& type) {
   for (ParamPart& part : param.parts) {
     part.column = cut.first;

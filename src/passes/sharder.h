@@ -90,7 +90,7 @@ class Sharder {
   Result<bool> keep_rows(const Node& n);
   // Heads of own rows, side by side.
   Result<bool> keep_rows_flat(const Node& n);
-  // Of rows of own experts that lie packed here, all columns: those of the ranks that have the same experts.
+  // All columns of the rows that lie packed here for the rank's own experts, from the ranks that have the same experts.
   Result<Value*> own_columns(const Value* old);
   // The borders of the part's rows come first: other inputs are made by them.
   Status find_part();
@@ -119,8 +119,8 @@ class Sharder {
   std::vector<ParamPart> parts_of(const Value* old) const;
 
   // Experts that are shared out (shard_experts.cpp).
-  // Only this rank's groups: their rows, with their matrices or whatever each group has. Further ranks with the same
-  // groups have other columns.
+  // Only this rank's groups: their rows, with the matrices or other operands that each group has. Further ranks with
+  // the same groups have other columns.
   Status groups(Node& n);
   // What each group has for every column meets the rows and columns that are here.
   Status group_columns(const Node& n);

@@ -17,9 +17,10 @@ class Processors {
  public:
   // Those of the calling thread, as they lie in the machine.
   static Processors allowed();
-  // All of the machine, whoever may use them: what a launcher has bound a rank to says nothing of the others.
+  // All processors of the machine, also those that this process may not use: a launcher that bound it to some says
+  // nothing of the others.
   static Processors online(const std::filesystem::path& root = "/sys/devices/system");
-  // Of these only, in the nodes that `root` tells of (/sys/devices/system).
+  // Only the allowed processors, in the nodes that `root` (/sys/devices/system) names.
   Processors(const std::vector<int>& allowed, const std::filesystem::path& root);
 
   int count() const;
@@ -28,14 +29,14 @@ class Processors {
   int nodes() const { return static_cast<int>(nodes_.size()); }
   // In the order in which threads take them: one of each core, node by node, then the siblings of those.
   std::vector<int> in_thread_order() const;
-  // Shares as somebody asks for: `bind` has the processors of each ("0-31|32-63"), or `nodes` the memory node of each
+  // Shares as settings ask for: `bind` has the processors of each ("0-31|32-63"), or `nodes` the memory node of each
   // ("0,1"; those of one node share it out). Both empty, or `bind` "all" or "auto": as above; "nobind": nothing is
   // taken. Other numbers of shares are an error, as are processors that are not among these or in two shares. After an
   // error nothing is asked for. It names `bind_name`, the setting or the variable that `bind` is from.
   Status ask(std::string_view bind, std::string_view nodes, int shares, std::string_view bind_name = "`cpu_bind`");
   bool asked() const { return !asked_.empty(); }
   bool unbound() const { return unbound_; }
-  // Of share `index` of `of`; empty where there are fewer processors than shares.
+  // The processors of share `index` of `of`; empty where there are fewer processors than shares.
   std::vector<int> share(int index, int of) const;
   // The calling thread, and those that it starts from now on, keep to the share. False, and nothing is changed, where
   // there is none. Only what was asked for is taken where `bound`: a launcher has given this process its processors. A

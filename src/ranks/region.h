@@ -93,7 +93,7 @@ struct Control {
   int32_t processors = 0;  // that the ranks of the host may use together
   bool bound = false;      // a launcher has given each of them its own
   uint64_t arena_bytes = 0;
-  alignas(64) std::atomic<uint32_t> aborted{0};  // 1: somebody writes the reason; 2: it is there
+  alignas(64) std::atomic<uint32_t> aborted{0};  // 1: a process writes the reason; 2: it is there
   char reason[kReasonBytes];
   alignas(64) std::atomic<uint64_t> step{0};  // messages published
   std::atomic<uint64_t> wanted{0};            // of which message the front waits for the results ...

@@ -22,7 +22,7 @@ Status hold_to_tower(const images::PatchRules& rules, const checkpoint::VisionFi
                  rules.patch, rules.merge, rules.temporal, vision.patch, vision.merge, vision.temporal);
 }
 
-// Of a GGUF file, where `file` is none.
+// The rules that a GGUF file's metadata has, in place of a preprocessor_config.json.
 Result<images::PatchRules> rules_of_metadata(Json rules, bool of_videos, const images::PatchRules& missing) {
   if (of_videos) rules.erase("size");  // whose bounds are no matter of videos
   return images::read_patch_rules(rules, "mmproj", missing);

@@ -46,7 +46,7 @@ std::string_view overlap_stop_name(OverlapStop why);  // "host_draw", ...
 // Why a run of decode steps, which are submitted at once, had no more of them.
 enum class RunStop : uint8_t {
   None,
-  Waiting,    // somebody waits for a place, to be cancelled, or for work between steps
+  Waiting,    // a request waits for a place or to be cancelled, or work between steps waits
   Prompt,     // a prompt is read
   HostDraw,   // the host draws a token
   Grammar,    // what may come next depends on the token before

@@ -15,8 +15,8 @@
 //
 // Runs of decode steps: where the executor takes more than two steps, those behind the next batch are submitted with
 // it, with the same rows, and the host has nothing to do between them. All their tokens are handed out before the batch
-// after them is formed, so whoever comes, or is cancelled, waits for the end of the run. A run is shorter when somebody
-// waits already.
+// after them is formed, so a request that comes, or is cancelled, waits for the end of the run. A run is shorter when a
+// request waits already.
 //
 // Speculation (sched/speculation.h): a decoding row may bring drafts, which the step computes as further rows. They are
 // judged in order, each by the token that is drawn before it, so an answer is what it is without them.

@@ -21,14 +21,14 @@ constexpr size_t kLookAhead = 128;
 // It pays to wait for the prompt of another request when that saves more tokens than this.
 constexpr int64_t kWorthWaiting = 32;
 
-// Its last token is computed in any case: somebody must give the next one.
+// Its last token is computed in any case: the next token comes of that row.
 std::span<const int32_t> reusable(const LiveRequest& r) {
   return r.key().first(static_cast<size_t>(r.sequence.size() - 1));
 }
 
 }  // namespace
 
-// Somebody is reading a prompt that begins alike: soon the cache knows more than `known` tokens of this one.
+// Whether a prompt that begins alike is being read: soon the cache knows more than `known` tokens of this one.
 bool Scheduler::better_soon(const LiveRequest& r, int64_t known) const {
   const auto tokens = reusable(r);
   for (const LivePtr& other : running_) {
@@ -89,8 +89,9 @@ int64_t Scheduler::running_of(const LiveRequest& r) const {
   return it == running_by_call_.end() ? 0 : it->second;
 }
 
-// Of the highest priority: the call with the fewest sequences running, then the policy's order, then that of arrival.
-// Who begins like a prompt that is being read waits for it.
+// The next request to admit is of the highest priority; among these the call with the fewest sequences running goes
+// first, then the policy's order, then that of arrival. A request whose prompt begins like one that is being read waits
+// for that one.
 std::vector<LivePtr>::iterator Scheduler::next_waiting() {
   size_t looked = 0;
   std::vector<std::vector<LivePtr>::iterator> order;
@@ -247,7 +248,7 @@ bool Scheduler::admit_one(LiveRequest& r) {
   return true;
 }
 
-// A waiting request would have somebody preempted, if no step were running.
+// Whether a waiting request would have a running one preempted, if no step were running.
 bool Scheduler::would_preempt() {
   if (waiting_.empty()) return false;
   count_running();
@@ -255,8 +256,8 @@ bool Scheduler::would_preempt() {
   return next != waiting_.end() && victim_for(**next, {}) != nullptr;
 }
 
-// Who decodes gets the page that its next token begins, if it begins one. False: somebody was preempted for it, or must
-// be.
+// A request that decodes gets the page that its next token begins, if it begins one. False: a request was preempted for
+// it, or must be.
 bool Scheduler::provide_pages(bool may_preempt) {
   kv::KvPool& pool = executor_.kv_pool();
   bool all = true;
@@ -311,7 +312,7 @@ void Scheduler::share_prompt(LiveRequest& r) {
   cache_.insert(r.request.cache_salt, cached, pages, r.shared_pages, true);
 }
 
-// Of the requests of a step that is done: the states behind borders of pages, before anything else is done with them.
+// Keeps the states behind borders of pages of a finished step's requests, before anything else is done with them.
 void Scheduler::keep_states(const Submitted& step) {
   for (size_t i = 0; i < step.batch.items.size(); ++i) {
     LiveRequest& r = *step.batch.owners[i];

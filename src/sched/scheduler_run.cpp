@@ -1,11 +1,11 @@
-// Runs of decode steps: what is submitted behind a step with the same rows, before anybody waits for its tokens.
+// Runs of decode steps: what is submitted behind a step with the same rows, before the host waits for its tokens.
 #include <algorithm>
 
 #include "sched/scheduler.h"
 
 namespace reprise::sched {
 
-// Of one run. Where batches overlap, one step more is in flight: that of the run before.
+// How many steps one run has at most. Where batches overlap, the last step of the run before is in flight as well.
 int64_t Scheduler::most_decode_steps() const {
   return executor_.overlaps() && !speculation_ ? executor_.max_in_flight() - 1 : 1;
 }
@@ -31,7 +31,7 @@ RunStop Scheduler::stop_of_run() const {
   }
 }
 
-// A page for the token behind its last one, without preempting anybody.
+// A page for the token behind the request's last one, without preempting another request.
 bool Scheduler::hold_next_token(LiveRequest& r) {
   auto& pages = r.sequence.pages();
   if (kv::pages_for(r.sequence.size() + 1) <= static_cast<int64_t>(pages.size())) return true;

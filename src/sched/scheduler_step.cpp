@@ -240,7 +240,7 @@ void Scheduler::complete_first() {
   if (observer_) observer_->stepped(record);
 }
 
-// A later step of a run that has failed reads what the failed one left, and is nobody's any more.
+// A later step of a run that has failed reads what the failed step left: its requests have ended.
 bool Scheduler::failed_before(const Batch& batch) const {
   bool failed = false;
   for (const LiveRequest* r : batch.owners) {

@@ -2,7 +2,7 @@
 //
 // It asks the drafter what may come next, cuts that to what the request, its grammar, its pages and the step allow, and
 // lets the rule say how many of all drafts the step takes. A draft never takes a row or a token of a prompt from
-// anybody, never evicts a cached page and never preempts. The scheduler owns it and alone touches it.
+// another request, never evicts a cached page and never preempts. The scheduler owns it and alone touches it.
 #pragma once
 
 #include <array>

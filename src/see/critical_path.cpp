@@ -47,8 +47,8 @@ class Backwards {
   static Barrier barrier_of(const TraceEvent& wait) { return {wait.replay, wait.node, wait.part}; }
 
   // The tracks that were at a barrier. Several streams have barriers of a part of the tracks, and what the others ran
-  // meanwhile held nobody up there; each track that takes part has a wait for the same part of the same launch. At the
-  // end of a replay one waits for all.
+  // meanwhile held no track up there; each track that takes part has a wait for the same part of the same launch. At
+  // the end of a replay one waits for all.
   const std::vector<size_t>& met(const TraceEvent& wait) const {
     return wait.node == TraceEvent::kNoNode ? all_ : met_.at(barrier_of(wait));
   }
@@ -91,7 +91,7 @@ class Backwards {
     time_ = latest;
   }
 
-  // Of the track's kernels that ended by `time`; what it waited for itself is passed over.
+  // When the last of the track's kernels that ended by `time` ended; waits of the track are passed over.
   std::optional<int64_t> last_kernel_end(size_t track, int64_t time) const {
     for (auto number = last_before(track, time); number; number = last_before(track, begin_of(*number))) {
       const TraceEvent& e = p_.events[*number].event;

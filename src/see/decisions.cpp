@@ -111,7 +111,7 @@ void add_rotation(std::vector<Decision>& rows, const engine::Engine& e) {
                                                 context, original, rope.long_positions)});
 }
 
-// Steps that verify drafts, where somebody makes some.
+// Steps that verify drafts, where a drafter makes some.
 void add_drafts(std::vector<Decision>& rows, engine::Engine& e, const std::string& decode_mode) {
   if (e.phases().size() > engine::kVerifyPhase) return add_phase(rows, e, e.phases()[engine::kVerifyPhase]);
   const int64_t most = e.max_verify_rows();

@@ -36,7 +36,7 @@ struct RankContents {
 };
 std::optional<RankContents> contents_of_rank(const engine::Engine& engine, const CompiledModel& model);
 
-// Of drafts that earlier runs verified, how many came true by their place in a step, for each drafter.
+// How many of the drafts that earlier runs verified came true, by their place in a step, for each drafter.
 OrderedJson drafts_json(const engine::Engine& engine);
 // A line for each drafter; empty: nothing was kept.
 std::string drafts_text(const engine::Engine& engine);

@@ -40,7 +40,7 @@ std::string op_table(const StepProfile& profile, const CompiledModel& model);
 // Without a profile no times.
 Result<std::string> node_table(const CompiledModel& model, const StepProfile* profile, const CriticalPath* path);
 Result<std::string> pass_list(const PipelineReport& report);
-// Of a model over several ranks: what this one holds and exchanges.
+// What this rank of a model over several ranks holds and exchanges.
 struct RankContents;
 std::string rank_section(const RankContents& rank);
 

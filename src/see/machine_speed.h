@@ -12,7 +12,7 @@ struct MachineSpeed {
   double read_GBps_1 = 0;
   double read_GBps_all = 0;
   double fp32_gflops = 0;
-  // Of the fastest instruction for such products here: on tile registers where the set `amx` is supported.
+  // The fastest instruction for such products gives these: on tile registers where the set `amx` is supported.
   std::optional<double> bf16_gflops;
   std::optional<double> int8_gops;
   std::optional<double> barrier_ns;  // nullopt with one processor

@@ -65,7 +65,7 @@ struct StepProfile {
 
 Result<StepProfile> profile_step(engine::Engine& engine, const ProfileOptions& options);
 
-// Of a model over several ranks in this process, the same steps as each of them ran them.
+// The same steps of a model over several ranks in this process, as one of the ranks ran them.
 struct RankProfile {
   int rank = 0;
   StepProfile profile;
@@ -89,7 +89,7 @@ std::vector<OpTime> by_op(const StepProfile& profile, const CompiledModel& model
 
 // The step shown as a Chrome trace (also read by Perfetto): one track a thread, one for the host.
 OrderedJson chrome_trace(const StepProfile& profile, const CompiledModel& model, const std::string& title);
-// Of several ranks: a process for each of them, on one clock. The meeting of a collective is a span of its own.
+// The trace of several ranks has a process for each, on one clock. The meeting of a collective is a span of its own.
 OrderedJson chrome_trace(std::span<const RankProfile> ranks, const std::string& title);
 // The figures, without the events.
 OrderedJson profile_json(const StepProfile& profile, const CompiledModel& model);

@@ -111,7 +111,7 @@ Result<AnswerGrammars::Masks> AnswerGrammars::masks(const AnswerForm& form) {
   ASSIGN_OR_RETURN(auto grammar, compile(form));
   auto masks = std::make_shared<TokenMasks>(std::move(grammar), tokens_);
   std::lock_guard lock(mutex_);
-  if (Masks same = known(key)) return same;  // somebody else was faster
+  if (Masks same = known(key)) return same;  // another thread was faster
   kept_.emplace_front(std::move(key), masks);
   if (kept_.size() > kMostKept) kept_.pop_back();
   return masks;

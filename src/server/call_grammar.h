@@ -24,8 +24,8 @@ struct CallForm {
 // a form, and where the whole answer is the call, nothing tells it from an answer of a schema.
 bool has_call_form(ToolFormat format);
 
-// The schema of a tool's arguments, which are an object whatever type it names; a tool that says nothing of them takes
-// none.
+// The schema of a tool's arguments. Arguments are an object, even where the schema names another type; a tool without
+// such a schema takes none.
 OrderedJson parameters_of(const OrderedJson& function);
 
 // Adds the calls between two nodes of a rule. Where a grammar cannot be made of a tool's schema, its arguments are any.

@@ -10,8 +10,8 @@
 
 namespace reprise::server {
 
-// localhost and names below it, 127.0.0.0/8 and ::1, with or without a port. Names that merely lead there are not:
-// anybody can have one.
+// localhost and names below it, 127.0.0.0/8 and ::1, with or without a port. Names that merely lead there are not: any
+// domain may have one.
 bool is_loopback_host(std::string_view host);
 
 // The Host header names this machine's loopback or one of `others` ("*": any; without a port). A page can be given a

@@ -60,7 +60,7 @@ class HttpServer {
   // Any thread: accepts no more connections, and keeps none for a further request. What connects waits for the process
   // that listens on the same socket next.
   virtual void leave() = 0;
-  // Any thread: serves a connected stream socket that somebody else accepted, and owns it from now on.
+  // Any thread: serves a connected stream socket that another acceptor accepted, and owns it from now on.
   virtual void adopt(int socket) = 0;
   virtual void post(std::function<void()> what) = 0;
   virtual void after(std::chrono::milliseconds time, std::function<void()> what) = 0;

@@ -34,8 +34,8 @@ class ImageReader {
   // What a template gets in the place of an image.
   static OrderedJson part() { return {{"type", "image"}}; }
   static OrderedJson video_part() { return {{"type", "video"}}; }
-  // Of videos that do not say so themselves: frames a second, one for all or one for each in their order; `at` is the
-  // field that had them.
+  // Frames a second for the videos that do not say so themselves: one for all, or one for each in their order; `at` is
+  // the field that had them.
   struct RequestFps {
     std::vector<double> each = {};
     std::string at = {};

@@ -29,7 +29,7 @@ const std::vector<ReasoningParser>& reasoning_parsers();
 // Newer tokenizers of Hunyuan have the marks with a suffix, which the chat template shows.
 ThoughtMarks marks_of(const ReasoningParser& parser, std::string_view chat_template);
 
-// Of the marks that a chat template shows; <think> where it shows none.
+// The marks of the thoughts that a chat template shows; <think> where it shows none.
 ThoughtMarks thought_marks_of_template(std::string_view chat_template);
 // The template shows the end of a thought, so answers may have some.
 bool shows_thoughts(std::string_view chat_template);

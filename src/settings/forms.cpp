@@ -15,7 +15,7 @@ namespace {
 constexpr Group kAll[] = {Group::Model,    Group::Engine, Group::Graphs,  Group::GraphAliases, Group::Speculation,
                           Group::Sampling, Group::Server, Group::Library, Group::Launcher};
 constexpr Group kOfFiles[] = {Group::Model, Group::Engine, Group::Graphs, Group::Speculation, Group::Server};
-// Of one start, other names, and of other commands.
+// Files leave out settings that concern one start, second names, and settings of other commands.
 constexpr std::string_view kNotInFiles[] = {"config", "check", "enable_metrics", "log_requests", "verbose"};
 
 const char* type_of(Kind kind) {

@@ -28,7 +28,7 @@ struct Wish {
   // How the token behind these is drawn, and that behind draft number i at position + i: a drafter with logits draws
   // likewise, so that it agrees where both models do. None: the largest logit.
   std::optional<Draw> draw = {};
-  // Of the request in the engine that answers it; for a head that drafts from its hidden states.
+  // The request's pages in the engine that answers it, for a head that drafts from that engine's hidden states.
   std::span<const int32_t> pages = {};
 };
 

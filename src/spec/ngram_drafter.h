@@ -1,9 +1,9 @@
 // NgramDrafter: "prompt lookup". Text that was there before will go on as it did.
 //
-// Of the request's text [0, n) it takes the longest end of `shortest_match` to `longest_match` tokens that also stands
-// earlier, or in what the client predicts, and there the latest place, and proposes what follows that place: up to the
-// end of the prediction, and behind the end of its own text what it has just proposed, so that a repeated token or line
-// goes on. Where both have a match of one length, the prediction goes first. As Drafter.
+// It takes the longest end of the request's text, of `shortest_match` to `longest_match` tokens, that also stands
+// earlier in the text or in what the client predicts. It finds the latest such place and proposes what follows there:
+// up to the end of the prediction, and behind the end of the text what it has just proposed, so that a repeated token
+// or line goes on. Where both have a match of one length, the prediction goes first. Threads: as Drafter.
 #pragma once
 
 #include <unordered_map>

@@ -33,8 +33,8 @@ struct SpecOptions {
   bool adaptive = true;      // measured times say how many drafts a step has; off: as many as there are
   int64_t max_rows = 0;      // rows of a step with drafts; 0: what the executor takes
   int64_t shortest_match = 3, longest_match = 12;
-  // Of Suffix: the longest match, drafts per token of the match, the least chance of a draft, answers that are kept and
-  // their tokens in all.
+  // Suffix takes these: the longest match, drafts per token of the match, the least chance of a draft, answers that are
+  // kept and their tokens in all.
   int64_t suffix_depth = 24;
   double suffix_factor = 1, suffix_least_chance = 0.1;
   int64_t suffix_answers = 10'000, suffix_tokens = 10'000'000;

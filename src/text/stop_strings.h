@@ -1,5 +1,5 @@
 // StopStrings: watches a growing text for the strings that end it. Text that may be the beginning of one is held back,
-// so a stop string is never seen by anybody even when it arrives in pieces. One answer, one thread.
+// so a client never sees a stop string, even when it arrives in pieces. One answer, one thread.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@ namespace ascend_sim {
 
 namespace {
 
-// Of a row that was sent: where it came from, and a mark by which combine knows them.
+// Where a row that was sent came from, and a mark by which combine knows such rows.
 struct Origin {
   int32_t rank = 0, token = 0, choice = 0, mark = 0;
 };

@@ -128,7 +128,8 @@ aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode) {
   });
 }
 
-// Of a kernel that ranks run together: on the device of its communicator, which runs nothing else.
+// Where ranks meet in a kernel that they run together: its communicator is of the stream's device, and runs nothing
+// else.
 static int find_meeting(const World& world, const Stream& stream, KernelTask& task) {
   if (!task.kernel->exchange) return 0;
   const std::string& group = task.kernel->exchange->group;

@@ -174,7 +174,7 @@ double kernel_micros(const Soc& soc, Rates rates, const Kernel& kernel) {
 
 Share kernel_share(const Soc& soc, const Kernel& kernel, double alone) {
   const Unit unit = kernel.unit;
-  // From its start on it has all cores of its kind, whatever it does with them.
+  // From its start on it has all cores of its kind, also those that it leaves idle.
   return {is_matrix(unit) ? 1.0 : 0.0, unit == Unit::Vector || unit == Unit::Mixed ? 1.0 : 0.0,
           memory_seconds(soc, kernel) * 1e6 / alone};
 }

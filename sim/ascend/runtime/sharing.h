@@ -20,7 +20,7 @@ struct Range {
   uintptr_t begin = 0, end = 0;
 };
 
-// Of what the time of a kernel is made, so that it can be told anew when a part of what it reads is cached.
+// The parts of a kernel's time, so that it can be computed anew when a part of what it reads is cached.
 struct Reading {
   double start = 0, compute = 0, memory = 0;  // microseconds; the last two beside each other
   double least = 0;                           // that the whole takes in any case
@@ -44,7 +44,7 @@ struct SharedStep {
   Share share{};
   const void* mark = nullptr;
   Reading reading{};  // of a kernel; nothing: its time is its time
-  // Of a prefetch: what lies in the cache once the work is done, and in parts before; the first micros bring nothing.
+  // What a prefetch leaves in the cache once it is done, and in parts before; the first microseconds bring nothing.
   Range fills{};
   double before_filling = 0;
 };

@@ -29,8 +29,8 @@ struct AttentionPlan {
   // Stands for any plan of these sizes where none is known: everything as long as it can be. `each` wants as many
   // sequences as tokens.
   static AttentionPlan longest(int64_t tokens, int64_t sequences, int64_t context, bool each);
-  // No row belongs to anybody: steps of length 0, or one sequence of the first tokens that reads whatever its pages
-  // hold. For a task group, which wants its launch all the same.
+  // No row belongs to a sequence: steps of length 0, or one sequence of the first tokens, whose pages have undefined
+  // contents. For a task group, which needs its launch all the same.
   static AttentionPlan nobody(int64_t tokens, int64_t sequences, int64_t context, bool joined = false);
   bool empty() const { return tokens == 0 || sequences == 0; }
   // Plans of at most these sizes for which the vendor's attention takes other workspaces than for the longest: it cuts

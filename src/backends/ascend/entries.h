@@ -7,9 +7,9 @@
 
 namespace reprise::ascend {
 
-// Of matrix products, which keep their operands' precision.
+// Matrix products take this to keep their operands' precision.
 inline constexpr int8_t kKeepType = 0;
-// Of attention, as many tokens before and after as there are.
+// Attention takes this to see as many tokens before and after as there are.
 inline constexpr int64_t kNoLimit = 2147483647;
 
 struct Entry {

@@ -67,7 +67,7 @@ std::vector<std::string> parts_of(const std::string& text, char separator) {
   return out;
 }
 
-// Libraries of operators that somebody installed next to the vendor's, those that count most first: the folders of
+// Libraries of operators that were installed next to the vendor's, those that count most first: the folders of
 // ASCEND_CUSTOM_OPP_PATH, then ASCEND_OPP_PATH/vendors in the order that its config.ini gives.
 std::vector<std::string> custom_libraries() {
   std::vector<std::string> folders;

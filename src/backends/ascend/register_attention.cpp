@@ -111,7 +111,7 @@ Status fused(const PagedAttentionRowsArgs& a, Launch& l) {
   const Attention s = plan_of(a, l);
   if (without_lengths(l) && l.group() == Launch::Group::None) return probe_fused(s, true, a, l);
   if (!s.plan.empty()) return fused_of(s, s.plan, a, l);
-  // A task group wants its task even where no row belongs to anybody.
+  // A task group needs its task even where no row belongs to a sequence.
   if (l.group() == Launch::Group::None) return Status::ok();
   return fused_of(s, AttentionPlan::nobody(s.tokens, s.sequences, s.columns * kPageTokens, s.joined), a, l);
 }

@@ -50,7 +50,7 @@ class Share {
     if (!filled()) return l_.tensor(mine, type, {count_, width});
     void* to = l_.scratch(static_cast<size_t>(count_ * row));
     aclTensor* all = l_.tensor(to, type, {count_, width});
-    // No token has an expert twice, those of nobody neither.
+    // No token has an expert twice, nor have the rows of no token.
     if (choices)
       RETURN_IF_ERROR(l_.run(l_.ops().copy, all, l_.tensor(group_.numbers, type, {1, width})));
     else

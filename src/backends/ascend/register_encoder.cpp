@@ -15,7 +15,7 @@ constexpr i64 kFarthest = 2147483647;
 constexpr int64_t kMostSegments = 2048;  // that the vendor's operator takes
 
 // Rows that end sequences, ascending, the last one `tokens`. Empty sequences are left out; rows behind the last one
-// belong to nobody and get one of their own.
+// belong to no sequence and get one of their own.
 std::vector<int64_t> segment_ends(std::span<const int32_t> borders, int64_t tokens) {
   std::vector<int64_t> ends;
   int64_t last = 0;
@@ -85,7 +85,7 @@ Status segment_attention(const SegmentAttentionArgs& a, Launch& l) {
   return l.at_bounds() ? attend_rows(a, most_segments(borders - 1, t), l) : Status::ok();
 }
 
-// Of the sequence that holds row `at`, the first row; of a row that belongs to none, the row.
+// The first row of the sequence that holds row `at`; the row itself where it belongs to none.
 int64_t first_of(int64_t at, std::span<const int32_t> borders) {
   for (size_t r = 0; r + 1 < borders.size(); ++r)
     if (borders[r] <= at && at < borders[r + 1]) return borders[r];

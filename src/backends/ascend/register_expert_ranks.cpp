@@ -113,7 +113,7 @@ class TokenShares {
   Launch& l_;
 };
 
-// For each choice its row where it is here, and any other row where it is not: nobody reads that one.
+// For each choice its row where it is here, and any other row where it is not: that one is not read.
 Result<const void*> rows_of_choices(const CombineOverRanksArgs& a, const Shares& shares, const void* experts,
                                     const void* place, int64_t choices, Launch& l) {
   const auto numbers = [&] { return l.scratch(static_cast<size_t>(choices) * sizeof(int32_t)); };

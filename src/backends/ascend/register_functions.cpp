@@ -7,7 +7,7 @@
 namespace reprise::ascend {
 namespace {
 
-// Of GeluV2: by the error function, or by a hyperbolic tangent.
+// How GeluV2 approximates: by the error function, or by a hyperbolic tangent.
 enum Approximation : i64 { kByErf, kByTanh };
 
 template <Approximation kForm>

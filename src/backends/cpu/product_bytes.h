@@ -9,12 +9,12 @@
 
 namespace reprise::cpu {
 
-// Of all threads: what each needs, with tile registers at least as much as rows of so many bytes take there.
+// Scratch of all threads: what each needs, with tile registers at least what rows of so many bytes take there.
 inline size_t team_bytes(int threads, size_t each, bool tiles, int64_t rows, int64_t row_bytes) {
   return static_cast<size_t>(threads) * (tiles ? std::max(each, unit_thread_bytes(rows, row_bytes)) : each);
 }
 
-// Of rows of 16-bit numbers, those of fp32 need less; kTiles: of a set with tile registers, whose fp16 goes without.
+// Counted for rows of 16-bit numbers, as fp32 needs less. kTiles: the set has tile registers, which fp16 does not use.
 template <bool kTiles, class A>
 size_t product_bytes(const A& a, const LiveSizes& bound, int threads) {
   const int64_t rows = a.shape.rows.value(bound), k = a.shape.depth;

@@ -11,8 +11,8 @@
 namespace reprise::cpu {
 namespace {
 
-// Of bf16: whether its dot instruction is the faster way. Else up to this many rows the weights are unpacked in
-// registers by every tile, and above once for all rows, through scratch memory (as measured in turn).
+// For bf16, whether its dot instruction is the faster way. For other types, up to how many rows every tile unpacks the
+// weights in registers; above, they are unpacked once for all rows, through scratch memory (as measured in turn).
 int64_t way_of(Isa isa, DType x) {
   if (x == DType::BF16) return bf16_dot_is_fast();
   return is_avx512(isa) ? 9 : 4;

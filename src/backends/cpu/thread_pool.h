@@ -44,7 +44,7 @@ class ThreadPool {
   // Processors this process may use (affinity mask), at least one, in the order in which threads take them: one of each
   // core first, then their siblings (SMT).
   static std::vector<int> allowed_processors();
-  // Threads where nobody says how many: one for each core. A sibling has no units of its own to compute with, and a
+  // Threads where no setting says how many: one for each core. A sibling has no units of its own to compute with, and a
   // thread on it makes every barrier wait for the slower of two. Of a single core both processors count.
   static int usual_threads();
 

@@ -13,7 +13,7 @@
 // nothing else ends those kernels, and the process ends with its world.
 //
 // ncclCommDestroy and ncclCommAbort return when every graph that has recorded calls of the communicator is destroyed
-// (init.cc of NCCL, commDestroySync). So graphs go first: whoever ends it holds none.
+// (init.cc of NCCL, commDestroySync). So graphs go first: no graph is left when the communicator ends.
 #pragma once
 
 #include <atomic>

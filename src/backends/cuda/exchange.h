@@ -20,8 +20,8 @@ class Exchange {
   virtual int64_t worth_a_meeting() const = 0;
   // `bytes` of every rank, one after the other.
   virtual const char* all_gather(const void* from, void* to, int64_t bytes, CUstream_st* stream) = 0;
-  // Of `bytes` of every rank each rank gets one share: the first `share` of them rank 0, and so on; the last ones may
-  // have less. Shares of all ranks lie one after the other, as long as this rank's is.
+  // Each rank gets one share of every rank's `bytes`: rank 0 the first `share` of them, and so on; the last ranks may
+  // get less. Shares of all ranks lie one after the other, as long as this rank's is.
   virtual const char* deal(const void* from, void* to, int64_t bytes, int64_t share, CUstream_st* stream) = 0;
   // Bits of all ranks put together, in place: each byte is zero on all ranks but one at most.
   virtual const char* merge(void* data, int64_t bytes, CUstream_st* stream) = 0;

@@ -27,7 +27,7 @@ inline OpaqueKernel opaque(NullKernel kernel) { return reinterpret_cast<OpaqueKe
 struct NullDeviceOptions {
   std::vector<uint32_t>* launched = nullptr;  // when set, the node of every launch is appended
   bool host_visible = true;                   // false: device addresses cannot be used by the host
-  bool deferred = false;                      // work waits until somebody must have it
+  bool deferred = false;                      // work waits until its result is needed
   DType index_dtype = DType::I32;
   DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
   std::string name = "null";

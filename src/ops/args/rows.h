@@ -31,7 +31,7 @@ OpArgs op_row(std::string_view op, Out A::*last, Typed A::*typed, Other A::*othe
   return row;
 }
 
-// Of an op without results: `last` is an operand.
+// The row of an op without results; `last` is its last operand.
 template <class A>
 OpArgs hint_row(std::string_view op, In A::*last) {
   const auto bind = [](const OpCall& c, LaunchArgs& args) { args.as<A>().fill(c); };

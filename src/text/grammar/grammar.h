@@ -32,7 +32,7 @@ class Grammar {
   static Status add_regex(std::string_view pattern, RuleBuilder* rules, NodeId from, NodeId to);
   static Status add_json_schema(const OrderedJson& schema, RuleBuilder* rules, NodeId from, NodeId to);
   static Status add_choices(std::span<const std::string> choices, RuleBuilder* rules, NodeId from, NodeId to);
-  // Of a text that is put together; the first rule is all of it.
+  // The grammar of a text that `rules` put together; the first rule is all of it.
   static Result<Shared> build(RuleBuilder* rules);
 
   const RuleSet& rules() const { return rules_; }

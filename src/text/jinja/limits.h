@@ -1,4 +1,4 @@
-// Limits of one render, and Meter, which counts against them. A template is somebody else's program: steps bound its
+// Limits of one render, and Meter, which counts against them. A template is the publisher's program: steps bound its
 // time, bytes its memory, depth its stack. A Meter belongs to one render and is used by that thread alone; every heap
 // object of the render holds a Charge that gives its bytes back when it dies.
 #pragma once

@@ -145,7 +145,7 @@ inline void unit_scores(TileUnit& unit, const void* queries, int64_t stride, int
   }
 }
 
-// Of the pairs [first, last) of a page of values those numbers that keys in [low, high) have, zeros elsewhere.
+// Copies the pairs [first, last) of a page of values: the numbers of keys in [low, high), and zeros elsewhere.
 inline void copy_values(const uint32_t* cells, int64_t size, int64_t first, int64_t last, int64_t low, int64_t high,
                         uint32_t* out) {
   for (int64_t pair = first; pair < last; ++pair, out += size) {

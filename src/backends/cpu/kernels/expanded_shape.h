@@ -7,8 +7,8 @@
 
 namespace reprise::cpu {
 
-// Sizes of numbers; offsets are in floats, whole cache lines. A float's room is kept for every number, whatever it is
-// stored as.
+// Sizes of numbers; offsets are in floats, whole cache lines. Every number has the room of a float, also where its
+// stored type is smaller.
 struct ExpandedSizes {
   int64_t latent = 0, rope = 0, nope = 0, value = 0;
   int64_t tokens = 0;  // of the step

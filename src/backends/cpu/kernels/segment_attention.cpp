@@ -33,7 +33,7 @@ struct Segment {
         scores(v + SegmentShape(bound, size).value_floats()),
         q(scores + kSegmentQueries * SegmentShape(bound, size).columns) {}
 
-  // Of keys, to whole tiles.
+  // The keys, rounded up to whole tiles.
   int64_t used_columns() const {
     return (keys + 16 * kSegmentVectors - 1) / (16 * kSegmentVectors) * (16 * kSegmentVectors);
   }

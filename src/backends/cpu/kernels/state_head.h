@@ -237,7 +237,7 @@ struct StateHead {
     }
   }
 
-  // Of a sequence with drafts in this step, or that came true in the last one.
+  // A sequence that has drafts in this step, or whose drafts came true in the last one.
   void run_with_drafts(int64_t sequence, int64_t head, int64_t first, int64_t last) {
     const int32_t *borders = a.cu_seqlens, *read = a.state_read, *write = a.state_write, *drafts_of = a.drafts;
     const int64_t size = a.rows * a.value;

@@ -8,8 +8,8 @@
 
 namespace reprise::cpu {
 
-// Of x, so much stays in the second-level cache of 2 MiB while the weights stream past, beside two panels and the sums:
-// with 1.5 MiB products of long rows had four fifths of the speed on Emerald Rapids.
+// So many bytes of x stay in the second-level cache of 2 MiB while the weights stream past, beside two panels and the
+// sums: with 1.5 MiB products of long rows had four fifths of the speed on Emerald Rapids.
 constexpr int64_t kUnitBlockBytes = 1 << 20;
 
 // Steps of 64 bytes of k.
@@ -29,7 +29,7 @@ constexpr int64_t kUnitBlockBytes = 1 << 20;
 }
 [[maybe_unused]] static constexpr int64_t unit_sum_bytes(int64_t block) { return (block + 15) / 16 * 16 * 64 * 4; }
 
-// Workspace bytes of one thread, whatever share of the rows it gets: a block is not longer than the share, nor than the
+// Workspace bytes of one thread, enough for any share of the rows: a block is not longer than the share, nor than the
 // longest one.
 [[maybe_unused]] static constexpr size_t unit_thread_bytes(int64_t rows, int64_t row_bytes) {
   const int64_t most = unit_row_block(int64_t{1} << 40, row_bytes), block = rows < most ? rows : most;

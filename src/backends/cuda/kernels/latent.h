@@ -268,8 +268,8 @@ struct LatentAttention {
     }
   }
 
-  // The warp's columns of the values, which are the latents of the tile; columns behind the last are whatever lies
-  // there and are not kept.
+  // The warp's columns of the values, which are the latents of the tile; columns behind the last have undefined
+  // contents and are not kept.
   template <class L>
   DEV void add_values(L& lane, const Block& b, const uint32_t (&weights)[kTileKeys / 8][2], State& state) const {
     const int me = lane.thread() % 32, first = lane.thread() / 32 % kColumnWarps * kOut;

@@ -1,7 +1,7 @@
 // Ops over ranks: what a rank hands to the others, and what is made of what they hand out.
 //
 // NCCL moves the bytes (exchange.h). Parts of equal size are gathered one rank after the other and laid into their
-// columns by a kernel. Whatever else a rank has of a result (uneven columns, rows of its tokens or experts) is put
+// columns by a kernel. Other parts of a result that a rank has (uneven columns, rows of its tokens or experts) are put
 // among zeros, and the bits of all ranks are merged as integers. Sums of floats are made here, in the order of ranks,
 // so that a row's bits follow neither from the size of the exchange nor from the library.
 #pragma once
@@ -263,8 +263,8 @@ void add_parts(const AllReduceArgs& a, int64_t ranks, const typename E::Type* pa
              AddParts<E>{parts, a.bias, out, rows, a.width, ranks});
 }
 
-// Of few rows every rank gets all parts, and adds all rows. Of many each adds its share of rows, and the sums are
-// gathered: the same additions, elsewhere.
+// With few rows every rank gets all parts and adds all rows. With many rows each rank adds its share of them, and the
+// sums are gathered: the same additions, elsewhere.
 template <class E, class L>
 void run_all_reduce(const AllReduceArgs& a, const Others<L>& others, L& launch) {
   using T = typename E::Type;

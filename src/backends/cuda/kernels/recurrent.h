@@ -111,11 +111,11 @@ struct DeltaChanges {
         beta(decay + z.most_drafts) {}
 };
 
-// Of a row's key or query: each number times both.
+// What each number of a row's key or query is multiplied with, one after the other.
 struct Factors {
   float first, second;
 };
-// Of a row: how much of the state stays, and of the value is taken in.
+// How much of the state stays at a row, and how much of the row's value is taken in.
 struct Gates {
   float decay, beta;
 };
@@ -137,7 +137,7 @@ struct DeltaRule {
   DEV const T* vector(const DeltaSizes& z, int64_t row, int64_t key_head, bool is_key) const {
     return qkv + row * z.width() + (key_head + (is_key ? z.key_heads : 0)) * z.key;
   }
-  // Of sixteen lanes, by their part of the sum of squares.
+  // Sixteen lanes work on one row: each sums its part of the squares.
   template <class L>
   DEV Factors factors(L& lane, const DeltaSizes& z, const T* x, bool is_key) const {
     float sum = 0;
