@@ -34,7 +34,7 @@ struct ServeFlags {
   std::vector<settings::Binding> bindings();
   void add_to(CLI::App& app);
   // What the values mean as options; errors that need more than one value to see.
-  Status understand();
+  Status resolve();
   Status check_schedule();
 };
 
@@ -159,7 +159,7 @@ void ServeFlags::add_to(CLI::App& app) {
   options.model.add_to(app);
 }
 
-Status ServeFlags::understand() {
+Status ServeFlags::resolve() {
   ServeOptions& o = options;
   o.model.serving = true;
   RETURN_IF_ERROR(o.model.check_values());
@@ -225,7 +225,7 @@ Result<std::shared_ptr<ServeOptions>> interpret(const settings::Precedence& give
   CLI::App scratch("", "serve");
   flags->add_to(scratch);
   RETURN_IF_ERROR(CommandSettings::of(scratch)->assign(given));
-  RETURN_IF_ERROR(flags->understand());
+  RETURN_IF_ERROR(flags->resolve());
   return std::shared_ptr<ServeOptions>(flags, &flags->options);
 }
 
@@ -234,7 +234,7 @@ Status check(ServeFlags& flags, CLI::App& app) {
   log::set_level(level);
   flags.options.settings = CommandSettings::of(app);
   flags.options.interpret = interpret;
-  return flags.understand();
+  return flags.resolve();
 }
 
 }  // namespace

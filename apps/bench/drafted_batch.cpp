@@ -105,7 +105,7 @@ Status run_batch(engine::Engine& engine, sched::SchedulerOptions o, const OneBat
   }
   const auto before = engine.counters();
   while (!scheduler.idle()) scheduler.step();
-  scheduler.settle();
+  scheduler.complete_in_flight();
   RETURN_IF_ERROR(failed);
   const auto after = engine.counters();
   run.host_us = (after.host_s - before.host_s) / static_cast<double>(after.steps - before.steps) * 1e6;

@@ -21,7 +21,7 @@ void Replica::live(ModelFlags flags, ranks::Processors processors) {
     scheduler_->run();
     scheduler_->share_loss(lost_());
   }
-  settled_.set_value();
+  stopped_.set_value();
   end_.get_future().get();
   scheduler_.reset();
   engine_.reset();
@@ -39,17 +39,17 @@ void Replica::run(std::function<Status()> lost) {
   go_.set_value(true);
 }
 
-void Replica::settle() {
+void Replica::wait_stopped() {
   if (waited_) return;
   waited_ = true;
   if (!runs_) go_.set_value(false);
-  settled_.get_future().get();
+  stopped_.get_future().get();
 }
 
 void Replica::end() {
   if (!thread_.joinable()) return;
   if (scheduler_) scheduler_->stop();
-  settle();
+  wait_stopped();
   end_.set_value();
   thread_.join();
 }

@@ -40,15 +40,15 @@ class Replica {
   // From now on its thread runs the scheduler. When that is stopped, `lost` is asked whether another replica is lost,
   // and requests that are left end with what it says.
   void run(std::function<Status()> lost);
-  void settle();  // waits until the scheduler, which was stopped, does not run; clients may still cancel
-  void end();     // takes both apart
+  void wait_stopped();  // waits until the scheduler, which was stopped, does not run; clients may still cancel
+  void end();           // takes both apart
 
  private:
   void live(ModelFlags flags, ranks::Processors processors);
 
   std::promise<Status> opened_;
   std::promise<bool> go_;  // whether there is something to run
-  std::promise<void> settled_, end_;
+  std::promise<void> stopped_, end_;
   std::function<Status()> lost_;
   bool runs_ = false, waited_ = false;
   std::unique_ptr<engine::Engine> engine_;

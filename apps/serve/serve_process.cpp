@@ -613,7 +613,7 @@ Status serve_model(ServeOptions& o, server::Api& api, server::HttpServer& http, 
     end_within(kLastWork, 0, "a request is still being read");
   else
     end_within(kLetGo, 1, "the lost device does not release its resources");
-  for (const auto& r : others) r->settle();
+  for (const auto& r : others) r->wait_stopped();
   http_thread.drain();
   http_thread.end();
   o.api.spans->finish(kLastSpans);

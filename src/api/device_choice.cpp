@@ -32,7 +32,7 @@ Result<DeviceOptions> device_options(const std::string& device, const std::optio
                                      const GetVariable& get, const FindDevice& find) {
   DeviceOptions out;
   ASSIGN_OR_RETURN(out.kind, device_kind(device, ascend_runtime, get, find));
-  ASSIGN_OR_RETURN(const Environment said, understand_environment(get, out.kind));
+  ASSIGN_OR_RETURN(const Environment said, resolve_environment(get, out.kind));
   out.ascend_runtime = ascend_runtime.value_or(kSystem);
   out.ascend_fia = said.ascend_fia;
   return out;

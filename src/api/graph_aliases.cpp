@@ -236,7 +236,7 @@ Result<GraphMeaning> resolve(const GraphWords& native, const GraphAliases& a, co
   return out;
 }
 
-Result<Environment> understand_environment(const std::function<const char*(const char*)>& get, DeviceKind device) {
+Result<Environment> resolve_environment(const std::function<const char*(const char*)>& get, DeviceKind device) {
   Environment out;
   const bool ascend = device == DeviceKind::Ascend;
   if (const char* fia = get("ASCEND_USE_FIA"); fia && *fia) {

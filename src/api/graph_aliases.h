@@ -76,6 +76,6 @@ struct Environment {
 
 // A misspelt value is an error; a good one that changes nothing is reported as not needed. `get` returns null for what
 // is not set.
-Result<Environment> understand_environment(const std::function<const char*(const char*)>& get, DeviceKind device);
+Result<Environment> resolve_environment(const std::function<const char*(const char*)>& get, DeviceKind device);
 
 }  // namespace reprise::api

@@ -168,7 +168,7 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
   if (auto said = f.graph.meaning(f.limits()); said.is_ok())
     for (const Notice& n : said->notices) log::notice("{}", n.text);
   for (const Notice& n : device_notices(f.device, f.ascend_runtime)) log::notice("{}", n.text);
-  if (auto said = understand_environment(::getenv, info.kind); said.is_ok())
+  if (auto said = resolve_environment(::getenv, info.kind); said.is_ok())
     for (const Notice& n : said->notices) log::notice("{}", n.text);
 }
 

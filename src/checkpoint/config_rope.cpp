@@ -211,7 +211,7 @@ class RopeReader {
 
 // The families that transformers has rotate whole heads: with plain RoPE the factor has no effect, with any scaling its
 // code fails.
-Status settle_partial_rotation(const FieldReader& in, ModelConfigFields& out) {
+Status resolve_partial_rotation(const FieldReader& in, ModelConfigFields& out) {
   const double factor = out.partial_rotary_factor;
   if (in.find("gguf_partial_rotary_factor"))
     return in.number("gguf_partial_rotary_factor", 1e-3, 1.0, 1.0, out.partial_rotary_factor);
@@ -306,7 +306,7 @@ Status read_rope(const FieldReader& in, ModelConfigFields& out) {
     out.notices.push_back(
         "rope_type dynamic: each token is rotated for its own position; transformers rotates all tokens of a prompt "
         "for its length, and later ones as here");
-  RETURN_IF_ERROR(settle_partial_rotation(in, out));
+  RETURN_IF_ERROR(resolve_partial_rotation(in, out));
   return in.boolean("gguf_rope_freqs", false, out.has_rope_freqs);
 }
 

@@ -17,7 +17,7 @@ bool same_bytes(const Checkpoint& checkpoint, const CheckpointTensor& a, const C
   return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size()) == 0);
 }
 
-void settle_head(ModelConfigFields& config, const Checkpoint& checkpoint) {
+void resolve_head(ModelConfigFields& config, const Checkpoint& checkpoint) {
   if (!config.tie_word_embeddings) return;
   const CheckpointTensor* head = checkpoint.find(kHead);
   const CheckpointTensor* embedding = checkpoint.find(kEmbedding);
@@ -59,7 +59,7 @@ void set_prediction_layers_aside(ModelConfigFields& config, Checkpoint& checkpoi
 }
 
 // A file of a family that may be text alone: its configuration tells of a tower that was left out.
-void settle_tower(ModelConfigFields& config, const Checkpoint& checkpoint) {
+void resolve_tower(ModelConfigFields& config, const Checkpoint& checkpoint) {
   if (!config.vision || config.family->architecture == config.family->wrapper) return;
   const auto& tensors = checkpoint.tensors();
   if (std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.name.starts_with("visual."); })) return;
@@ -103,10 +103,10 @@ LayerName layer_name(std::string_view tensor) {
 }
 
 void fit_to_tensors(ModelConfigFields& config, Checkpoint& checkpoint, bool nextn_read) {
-  settle_tower(config, checkpoint);
+  resolve_tower(config, checkpoint);
   set_other_models_aside(config, checkpoint);
   set_prediction_layers_aside(config, checkpoint, nextn_read);
-  settle_head(config, checkpoint);
+  resolve_head(config, checkpoint);
 }
 
 }  // namespace reprise::checkpoint

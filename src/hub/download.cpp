@@ -74,7 +74,7 @@ class Partial {
       const ssize_t n = ::pread(fd_, buffer.data(), buffer.size(), static_cast<off_t>(size_));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return restart();
-      took({buffer.data(), static_cast<size_t>(n)});
+      observe({buffer.data(), static_cast<size_t>(n)});
     }
     return Status::ok();
   }
@@ -92,7 +92,7 @@ class Partial {
       const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(size_));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return full_or(errno, d_.place.partial, d_.file.size - size_);
-      took(bytes.substr(0, static_cast<size_t>(n)));
+      observe(bytes.substr(0, static_cast<size_t>(n)));
       bytes.remove_prefix(static_cast<size_t>(n));
     }
     return Status::ok();
@@ -121,7 +121,7 @@ class Partial {
     }
     return Status::ok();
   }
-  void took(std::string_view bytes) {
+  void observe(std::string_view bytes) {
     if (digest_) digest_->add(bytes);
     size_ += bytes.size();
     if (size_ > told_) events_.arrived(size_ - told_);

@@ -58,7 +58,7 @@ Status Sharder::visit(Node& n) {
   ASSIGN_OR_RETURN(const bool kept, keep_rows(n));
   if (kept) return Status::ok();
   if (parted() && n.op->has(op_trait::kHeads)) return per_head_of_part(n);
-  for (const Value* v : n.in) RETURN_IF_ERROR(settle(v));
+  for (const Value* v : n.in) RETURN_IF_ERROR(gather_rows(v));
   return by_traits(n);
 }
 
@@ -118,7 +118,7 @@ Result<Node*> Sharder::call(std::string_view name, std::vector<Value*> in, Attrs
 
 Result<Value*> Sharder::whole(const Value* old) {
   if (old->def->is_param()) return param(old);
-  RETURN_IF_ERROR(settle(old));
+  RETURN_IF_ERROR(gather_rows(old));
   Placed& p = placed(old);
   if (!p.pieces.empty()) return refuse(*old->def, "columns of this rank's heads alone are asked for by all");
   if (p.partial) {

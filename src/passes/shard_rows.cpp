@@ -3,7 +3,7 @@
 
 namespace reprise {
 
-Status Sharder::settle(const Value* old) {
+Status Sharder::gather_rows(const Value* old) {
   if (old->def->is_param() || is_stack(*old) || !placed(old).groups) return Status::ok();
   Placed& p = placed(old);
   if (packed_.contains(p.groups)) return refuse(*old->def, "rows of this rank's experts alone are asked for by all");

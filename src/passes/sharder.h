@@ -85,7 +85,7 @@ class Sharder {
 
   // Rows of this rank's groups or part alone (shard_rows.cpp).
   // Rows of other ranks' groups come here.
-  Status settle(const Value* old);
+  Status gather_rows(const Value* old);
   // Rows of own groups stay alone through an op that works row by row.
   Result<bool> keep_rows(const Node& n);
   // Heads of own rows, side by side.

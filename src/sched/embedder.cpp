@@ -52,7 +52,7 @@ Result<std::vector<std::vector<float>>> Embedder::run(std::span<const EmbeddingR
     if (!failed.is_ok()) scheduler_.cancel_all();
     scheduler_.step();
   }
-  scheduler_.settle();
+  scheduler_.complete_in_flight();
   RETURN_IF_ERROR(failed);
   return rows;
 }

@@ -105,7 +105,7 @@ Result<std::vector<GenerationResult>> Generator::run(std::span<const GenerationR
     if (!all.failed.is_ok()) scheduler_.cancel_all();
     scheduler_.step();
   }
-  scheduler_.settle();
+  scheduler_.complete_in_flight();
   RETURN_IF_ERROR(all.failed);
   return std::move(all.results);
 }

@@ -143,7 +143,7 @@ class Scheduler {
   bool propose();
   void conclude();
   // Waits for the steps that still run, and hands out what they gave.
-  void settle() { complete_all(); }
+  void complete_in_flight() { complete_all(); }
   // Steps until stop(), sleeping while there is nothing to do.
   void run();
   void stop();  // any thread

@@ -426,9 +426,9 @@ void Api::start(Call& call, ParsedCall parsed) {
   int64_t charged = 0;
   if (rules)
     if (const auto refused = charge(g, *rules, call, charged)) return call.fail(*refused);
-  const auto settle = [this, name, charged](int64_t prompt, int64_t completion) {
+  const auto reconcile = [this, name, charged](int64_t prompt, int64_t completion) {
     if (name.empty()) return;
-    ring_.settle(name, charged, prompt + completion, KeyRing::Clock::now());
+    ring_.reconcile(name, charged, prompt + completion, KeyRing::Clock::now());
     KeyCounts& counts = key_counts_[name];
     counts.prompt_tokens += static_cast<uint64_t>(prompt);
     counts.completion_tokens += static_cast<uint64_t>(completion);
@@ -439,16 +439,16 @@ void Api::start(Call& call, ParsedCall parsed) {
   const JobContext context{*serving_.model,     *serving_.scheduler, *http_,
                            options_.ping_every, call.span,           options_.log_prompts};
   auto job = Job::start(context, *call.dialect, std::move(g), call.reply, call.headers,
-                        [this, names, key, answers, settle](const Job& ended) {
+                        [this, names, key, answers, reconcile](const Job& ended) {
                           for (const std::string& id : *names) jobs_.erase(id);
                           answers_of_[key] -= answers;
                           RequestRecord record = ended.record();
-                          settle(record.prompt_tokens, record.generated_tokens);
+                          reconcile(record.prompt_tokens, record.generated_tokens);
                           log_.add(std::move(record));
                         });
   if (!job) {
     answers_of_[key] -= answers;
-    return settle(0, 0);
+    return reconcile(0, 0);
   }
   for (auto& [id, prompt] : job->names()) {
     jobs_[id] = {job, prompt};
@@ -527,7 +527,7 @@ void Api::start_pooled(Call& call, PooledCall parsed) {
   PooledJob::start(context, std::move(parsed), g.deadline, call.reply, call.headers, call.errors,
                    [this, name, charged](int64_t tokens) {
                      if (name.empty()) return;
-                     ring_.settle(name, charged, tokens, KeyRing::Clock::now());
+                     ring_.reconcile(name, charged, tokens, KeyRing::Clock::now());
                      key_counts_[name].prompt_tokens += static_cast<uint64_t>(tokens);
                    });
 }

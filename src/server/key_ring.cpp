@@ -150,7 +150,7 @@ KeyRing::Charge KeyRing::charge(const KeyRules& key, int64_t tokens, Clock::time
   return out;
 }
 
-void KeyRing::settle(const std::string& name, int64_t charged, int64_t used, Clock::time_point now) {
+void KeyRing::reconcile(const std::string& name, int64_t charged, int64_t used, Clock::time_point now) {
   const auto it = buckets_.find(name);
   if (it == buckets_.end() || it->second.token_limit == 0) return;
   Buckets& b = it->second;

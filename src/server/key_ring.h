@@ -52,7 +52,7 @@ class KeyRing {
   Charge charge(const KeyRules& key, int64_t tokens, Clock::time_point now);
   // At the end: gives back what was charged and not used, and takes what was used beyond. A key that has gone
   // meanwhile is none.
-  void settle(const std::string& name, int64_t charged, int64_t used, Clock::time_point now);
+  void reconcile(const std::string& name, int64_t charged, int64_t used, Clock::time_point now);
 
  private:
   struct Bucket {

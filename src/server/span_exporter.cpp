@@ -137,25 +137,25 @@ void SpanExporter::send(const std::vector<TraceSpan>& batch, const Post& post, c
   auto pause = options_.first_wait;
   for (int left = options_.tries; left > 0; --left) {
     const auto time = limit();
-    if (time <= std::chrono::milliseconds(0)) return lose(batch.size(), place, "the server ended before");
+    if (time <= std::chrono::milliseconds(0)) return drop(batch.size(), place, "the server ended before");
     const Answer answer = post(body, time);
-    if (answer.status >= 200 && answer.status < 300) return took(answer, batch.size(), place);
+    if (answer.status >= 200 && answer.status < 300) return record_sent(answer, batch.size(), place);
     const auto asked = std::min(answer.wait.value_or(pause), options_.longest_wait);
     if (left == 1 || !may_be_sent_again(answer.status) || !wait(asked))
-      return lose(batch.size(), place,
+      return drop(batch.size(), place,
                   answer.status > 0 ? fmt::format("it answered with status {}", answer.status) : answer.problem);
     pause *= 2;
   }
 }
 
-void SpanExporter::took(const Answer& answer, size_t spans, const std::string& place) {
+void SpanExporter::record_sent(const Answer& answer, size_t spans, const std::string& place) {
   const uint64_t rejected = std::min<uint64_t>(rejected_in(answer.body), spans);
   sent_ += spans - rejected;
-  if (rejected > 0) return lose(rejected, place, fmt::format("it rejected {} spans of {}", rejected, spans));
+  if (rejected > 0) return drop(rejected, place, fmt::format("it rejected {} spans of {}", rejected, spans));
   if (std::exchange(told_, false)) log::info("--otlp-endpoint {}: spans are taken again", place);
 }
 
-void SpanExporter::lose(size_t spans, const std::string& place, const std::string& why) {
+void SpanExporter::drop(size_t spans, const std::string& place, const std::string& why) {
   dropped_ += spans;
   if (!std::exchange(told_, true)) tell_loss(place, why);
 }

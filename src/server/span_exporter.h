@@ -91,8 +91,8 @@ class SpanExporter {
  private:
   void work();
   void send(const std::vector<TraceSpan>& batch, const Post& post, const std::string& place);
-  void took(const Answer& answer, size_t spans, const std::string& place);
-  void lose(size_t spans, const std::string& place, const std::string& why);
+  void record_sent(const Answer& answer, size_t spans, const std::string& place);
+  void drop(size_t spans, const std::string& place, const std::string& why);
   std::chrono::milliseconds limit();     // of the next sending; 0: there is no time left
   bool wait(std::chrono::milliseconds);  // false: the end came
 

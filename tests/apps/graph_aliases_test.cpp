@@ -220,28 +220,28 @@ std::function<const char*(const char*)> with(const std::string& name, const std:
 
 TEST(GraphAliases, EnvironmentOfAscendIsCheckedAndElsewhereNotNeeded) {
   for (const char* good : {"0", "1", "true", "False"}) {
-    auto said = understand_environment(with("ASCEND_USE_FIA", good), DeviceKind::Cpu);
+    auto said = resolve_environment(with("ASCEND_USE_FIA", good), DeviceKind::Cpu);
     ASSERT_TRUE(said.is_ok()) << good;
     ASSERT_EQ(said->notices.size(), 1u);
     EXPECT_NE(said->notices.front().text.find("not needed"), std::string::npos);
   }
   for (const DeviceKind device : {DeviceKind::Cpu, DeviceKind::Ascend}) {
     for (const char* bad : {"yes", "2", "on ", "wahr"})
-      EXPECT_NE(understand_environment(with("ASCEND_USE_FIA", bad), device)
+      EXPECT_NE(resolve_environment(with("ASCEND_USE_FIA", bad), device)
                     .status()
                     .message()
                     .find("allowed: 0, 1, true, false"),
                 std::string::npos);
-    auto streams = understand_environment(with("STREAMS_PER_DEVICE", "32"), device);
+    auto streams = resolve_environment(with("STREAMS_PER_DEVICE", "32"), device);
     ASSERT_TRUE(streams.is_ok());
     ASSERT_EQ(streams->notices.size(), 1u);
     EXPECT_NE(streams->notices[0].text.find("not needed"), std::string::npos);
     for (const char* bad : {"many", "0", "3.5"})
       EXPECT_NE(
-          understand_environment(with("STREAMS_PER_DEVICE", bad), device).status().message().find("STREAMS_PER_DEVICE"),
+          resolve_environment(with("STREAMS_PER_DEVICE", bad), device).status().message().find("STREAMS_PER_DEVICE"),
           std::string::npos);
     for (const auto& get : {with("ASCEND_USE_FIA", ""), with("SOMETHING_ELSE", "x")}) {
-      auto none = understand_environment(get, device);
+      auto none = resolve_environment(get, device);
       ASSERT_TRUE(none.is_ok());
       EXPECT_TRUE(none->notices.empty());
       EXPECT_TRUE(none->ascend_fia);
@@ -264,7 +264,7 @@ TEST(GraphAliases, FlagsAndEnvironmentReachTheDevice) {
       EXPECT_FALSE(pair->ascend_fia);
     }
     EXPECT_TRUE(device_options(name, {}, with("ASCEND_USE_FIA", "TRUE"))->ascend_fia);
-    auto said = understand_environment(with("ASCEND_USE_FIA", "false"), DeviceKind::Ascend);
+    auto said = resolve_environment(with("ASCEND_USE_FIA", "false"), DeviceKind::Ascend);
     ASSERT_EQ(said->notices.size(), 1u);
     EXPECT_NE(said->notices[0].text.find("PromptFlashAttention and IncreFlashAttention"), std::string::npos);
     ASSERT_EQ(device_notices(name, "sim").size(), 1u);
@@ -298,8 +298,8 @@ TEST(GraphAliases, AutoTellsWhichDeviceItFound) {
       for (const Notice& n : device_notices(device, runtime, get, find)) out.push_back(n.text);
       return out;
     };
-    for (const GetVariable& get : {GetVariable(nothing), GetVariable(with("REPRISE_DEVICE", "")),
-                                   GetVariable(with("REPRISE_DEVICE", "auto"))}) {
+    for (const GetVariable& get :
+         {GetVariable(nothing), GetVariable(with("REPRISE_DEVICE", "")), GetVariable(with("REPRISE_DEVICE", "auto"))}) {
       EXPECT_EQ(texts("auto", {}, get), expected);
       const auto options = device_options("auto", {}, get, find);
       ASSERT_TRUE(options.is_ok()) << options.status().message();

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const KeyRules& key : *keys) {
     const auto charge = ring.charge(key, 5, now);
     if (!charge.taken && (charge.retry_after_s < 1 || charge.limit.empty())) std::abort();
-    ring.settle(key.name, charge.tokens, 0, now);
+    ring.reconcile(key.name, charge.tokens, 0, now);
   }
   return 0;
 }

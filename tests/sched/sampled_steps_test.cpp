@@ -106,7 +106,7 @@ Outcome run(engine::Executor& e, const std::vector<Kind>& kinds, bool overlap = 
     EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());
   }
   while (!scheduler.idle()) scheduler.step();
-  scheduler.settle();
+  scheduler.complete_in_flight();
   Outcome out;
   out.stats = scheduler.stats();
   for (const auto& a : answers) {

@@ -122,17 +122,17 @@ TEST(KeyRing, TokensThatWereNotUsedComeBack) {
   const KeyRing::Clock::time_point now{seconds(1000)};
   EXPECT_TRUE(ring.charge(key, 90, now).taken);
   EXPECT_FALSE(ring.charge(key, 90, now).taken);
-  ring.settle("ada", 90, 5, now);
+  ring.reconcile("ada", 90, 5, now);
   EXPECT_TRUE(ring.charge(key, 90, now).taken);
-  ring.settle("ada", 1000, 0, now);
+  ring.reconcile("ada", 1000, 0, now);
   EXPECT_EQ(header(ring.charge(key, 0, now), "x-ratelimit-remaining-tokens"), "100");
-  ring.settle("nobody", 5, 0, now);
+  ring.reconcile("nobody", 5, 0, now);
   // Over an hour of requests that use 10 of 50 tokens, the use is the bound's.
   int64_t used = 0;
   for (int64_t s = 0; s < 3600; ++s)
     if (ring.charge(key, 50, now + seconds(s)).taken) {
       used += 10;
-      ring.settle("ada", 50, 10, now + seconds(s));
+      ring.reconcile("ada", 50, 10, now + seconds(s));
     }
   EXPECT_LE(used, 100 + 100 * 60);
   EXPECT_GE(used, 100 * 60 - 100);

@@ -266,7 +266,7 @@ class AscendGraph final : public DeviceGraph {
       // Once, with its last arguments: after its word is set the launch may run, and nothing may change it again.
       if (std::find(ids.begin(), ids.end(), p.id) == ids.end()) ids.push_back(p.id);
     }
-    worker_->give([this, ids = std::move(ids), &on](AscendStream& updates) {
+    worker_->submit([this, ids = std::move(ids), &on](AscendStream& updates) {
       for (const PatchId id : ids) {
         if (Status s = update(groups_[id], updates); !s.is_ok()) on.fail(std::move(s));
         // Even then: a graph must not wait for ever, and the error is told at the stream's end.

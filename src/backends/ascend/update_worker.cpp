@@ -21,7 +21,7 @@ UpdateWorker::~UpdateWorker() {
   thread_.join();
 }
 
-void UpdateWorker::give(Job job) {
+void UpdateWorker::submit(Job job) {
   const Library& acl = context_->library();
   {
     std::lock_guard lock(mutex_);
@@ -50,7 +50,7 @@ void UpdateWorker::work() {
       jobs_.pop_front();
       busy_ = true;
     }
-    // In modelled time this thread cannot begin before the work was given to it.
+    // In modelled time this thread cannot begin before the work was submitted to it.
     if (acl.ascendSimHostAdvanceTo) acl.ascendSimHostAdvanceTo(next.host_us);
     next.job(*stream_);
   }

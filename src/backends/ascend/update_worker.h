@@ -1,6 +1,6 @@
 // UpdateWorker: the one thread that gives recorded launches new host arguments while their graph already runs.
 //
-// It owns the stream on which updates are issued. Jobs run in the order they were given; a job's launches are updated
+// It owns the stream on which updates are issued. Jobs run in the order of submission; a job's launches are updated
 // first to last, and after each the graph is let past the place where it waits for it. The device makes one, on the
 // first graph that needs it.
 #pragma once
@@ -21,10 +21,10 @@ class UpdateWorker {
   static Result<std::unique_ptr<UpdateWorker>> make(const std::shared_ptr<Context>& context);
   ~UpdateWorker();
 
-  // Runs on the worker's thread with the update stream. `host_us` is the giver's modelled time.
+  // Runs on the worker's thread with the update stream. `host_us` is the submitter's modelled time.
   using Job = std::function<void(AscendStream& updates)>;
-  void give(Job job);
-  // Returns when every job given so far has run on the host.
+  void submit(Job job);
+  // Returns when every job submitted so far has run on the host.
   void drain();
   AscendStream& stream() { return *stream_; }
 
