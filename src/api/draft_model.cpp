@@ -16,6 +16,8 @@ ModelSettings draft_settings(const ModelSettings& of_model, const std::string& p
   const spec::Algorithm algorithm = options.is_ok() ? options->algorithm : spec::Algorithm::None;
   const bool trained = algorithm == spec::Algorithm::Eagle || algorithm == spec::Algorithm::Eagle3;
   s.quantization = of_model.speculation.draft_quantization.value_or(trained ? "auto" : of_model.quantization);
+  // Where the draft model is another one, its weights need not be in blocks at all.
+  if (algorithm != spec::Algorithm::Prediction) s.block_activations = "auto";
   s.load_format = of_model.speculation.draft_load_format.value_or(of_model.load_format);
   s.speculation = {};
   s.pooling = "none";

@@ -53,6 +53,7 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
   }
   ASSIGN_OR_RETURN(o.load_format, engine::parse_load_format(f.load_format));
   ASSIGN_OR_RETURN(o.quantization, checkpoint::parse_quantization(f.quantization));
+  o.int8_activations = f.block_activations == "int8";
   ASSIGN_OR_RETURN(o.pooling, checkpoint::parse_pool_kind(f.pooling));
   o.context_length = f.context_length;
   o.max_running_requests = f.max_running_requests;
@@ -241,6 +242,7 @@ std::vector<settings::Binding> ModelSettings::bindings() {
           {"dtype", &dtype},
           {"kv_cache_dtype", &kv_dtype},
           {"quantization", &quantization},
+          {"block_activations", &block_activations},
           {"pooling", &pooling},
           {"mla_prefill", &mla_prefill},
           {"context_length", &context_length},

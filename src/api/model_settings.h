@@ -26,8 +26,8 @@ struct ModelSettings {
   std::string tokenizer_path;  // "" = next to the model
   std::string device;
   std::optional<std::string> ascend_runtime;  // system, sim
-  std::string dtype, kv_dtype, quantization, pooling, mla_prefill, load_format, isa, dist_launcher, tp_form,
-      moe_a2a_backend;
+  std::string dtype, kv_dtype, quantization, block_activations, pooling, mla_prefill, load_format, isa, dist_launcher,
+      tp_form, moe_a2a_backend;
   GraphSettings graph;
   SpeculationSettings speculation;
   int64_t threads;

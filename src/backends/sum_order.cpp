@@ -92,6 +92,12 @@ constexpr std::string_view kTileBlockOrder =
     "chains of 16 multiply-adds from 0, over its even and its odd K, ascending; one is added to the other, and that to "
     "the sum";
 
+// The same on every instruction set and for every dtype.
+constexpr std::string_view kByteOrder =
+    "one chain over the blocks of 32 K (16 of q2_k, q3_k and q6_k), ascending, from 0: the block's sum of integer "
+    "products, exact, times the weight's factor, rounded, times the factor of x; then the minimum times the sum of the "
+    "block's x";
+
 const Order kCuda[] = {
     {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
     {{"linear", "linear_add", "lm_head_argmax", "grouped_linear", "grouped_linear_rows", "per_head_matmul",
@@ -125,9 +131,10 @@ std::string_view find(std::span<const Order> own, std::string_view op, DType dty
 
 }  // namespace
 
-std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype) {
+std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype, const Attrs& attrs) {
   switch (device.kind) {
     case DeviceKind::Cpu:
+      if (const AttrValue* a = attrs.find("activations"); a && *a == AttrValue(std::string("int8"))) return kByteOrder;
       if (const auto isa = cpu::isa_named(device.isa); isa && cpu::has_tiles(*isa) && dtype == DType::BF16) {
         if (op == "paged_attention" || op == "latent_attention" || op == "expanded_latent_attention")
           return kTileAttention;

@@ -6,10 +6,12 @@
 
 #include "base/dtype.h"
 #include "device/device.h"
+#include "ops/attrs.h"
 
 namespace reprise {
 
-// "" where nothing is added up, or the op has no kernel on the device.
-std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype);
+// "" where nothing is added up, or the op has no kernel on the device. `attrs`: of the call, where its order depends on
+// them.
+std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype, const Attrs& attrs = {});
 
 }  // namespace reprise

@@ -112,7 +112,7 @@ std::string QuantPlan::text() const {
     return fmt::format("{} {} {} {} {} {}\n", static_cast<int>(q.scheme), static_cast<int>(q.storage), q.input_scale,
                        q.input_offset, static_cast<int>(q.block), q.unpacked);
   };
-  std::string out = fmt::format("{}\n{}", quantization_name(format), one(others));
+  std::string out = fmt::format("{}{}\n{}", quantization_name(format), int8_activations ? " int8" : "", one(others));
   for (const auto& [name, q] : linears) out += name + " " + one(q);
   for (const std::string& name : norm_biases) out += name + "\n";
   return out;
@@ -128,7 +128,8 @@ std::string QuantPlan::summary() const {
       else
         ++unpacked[q.unpacked];
     std::vector<std::string> parts;
-    if (!kept.empty()) parts.push_back(counted(kept) + " kept packed");
+    if (!kept.empty())
+      parts.push_back(counted(kept) + " kept packed" + (int8_activations ? ", activations in int8" : ""));
     if (!unpacked.empty()) parts.push_back("no kernels, so unpacked: " + counted(unpacked));
     return fmt::format("{} ({})", quantization_name(format), fmt::join(parts, "; "));
   }

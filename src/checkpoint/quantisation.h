@@ -57,6 +57,7 @@ struct QuantPlan {
   LinearQuant others;                                       // of linears that are not named
   // "<norm>.bias" of RMS norms that get one; the pass add_norm_biases carries this out.
   std::set<std::string, std::less<>> norm_biases;
+  bool int8_activations = false;  // what packed weights are multiplied with is rounded to int8, by blocks of 32
   // Tensors that this plan has seen to and that no parameter needs to be made of.
   std::unordered_set<std::string> seen;
 

@@ -38,17 +38,22 @@ std::string_view dtype_flag(DType d) {
 }
 
 // Reports what became of the weights: a device without kernels on packed ones has them unpacked, against the plan.
-void tell_quantisation(const checkpoint::QuantPlan& plan, const std::vector<DerivedParam>& derived) {
-  if (plan.linears.empty()) return;
+Status tell_quantisation(const checkpoint::QuantPlan& plan, const std::vector<DerivedParam>& derived) {
   std::unordered_set<std::string_view> stored;
   for (const DerivedParam& d : derived)
     for (const ParamPart& part : d.parts)
       if (part.recipe == Recipe::StoredBlocks) stored.insert(part.tensor);
+  if (plan.int8_activations && stored.empty())
+    return error(Code::Unsupported,
+                 "`block_activations` int8: no weights of this model stay in GGUF or MXFP4 blocks on this device; "
+                 "allowed: auto");
+  if (plan.linears.empty()) return Status::ok();
   checkpoint::QuantPlan done = plan;
   for (auto& [name, linear] : done.linears)
     if (linear.scheme == checkpoint::LinearScheme::Packed && !stored.contains(name))
       linear = {.unpacked = std::string(block_format_info(linear.block).name)};
   log::info("weights: {}", done.summary());
+  return Status::ok();
 }
 
 // Ops of a graph that change states of sequences and have no kernel at all on the device.
@@ -473,6 +478,7 @@ Status Engine::choose_numbers() {
   }
   if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
   options_.quantization = quantisation.format;
+  quantisation.int8_activations = options_.int8_activations;
   quantisation_ = std::make_shared<const checkpoint::QuantPlan>(std::move(quantisation));
   options_.graph.pipeline.quantisation = quantisation_;
   if (options_.member)
@@ -561,7 +567,7 @@ Status Engine::open() {
   ASSIGN_OR_RETURN(params_, ParamStore::create(std::move(params), *platform_.device, std::move(lent)));
   std::vector<DerivedParam> derived = builder.derived();
   if (tower_) derived.insert(derived.end(), tower_->derived().begin(), tower_->derived().end());
-  tell_quantisation(*quantisation_, derived);
+  RETURN_IF_ERROR(tell_quantisation(*quantisation_, derived));
   times_.compile_s = seconds_since(start);
   step_bytes_ = builder.bytes_per_step();
   expert_bytes_ = builder.expert_bytes();

@@ -66,6 +66,7 @@ Result<Types> infer_linear_blocks(const OpCall& c) {
   if (const std::string& name = c.attrs->text("out"); name != "same") {
     ASSIGN_OR_RETURN(out, parse_dtype(name));
   }
+  RETURN_IF_ERROR(want_activations(c));
   RETURN_IF_ERROR(want_shard(c));
   return Types{{out, {c.in[0].shape[0], c.in[1].shape[0]}}};
 }
@@ -418,12 +419,13 @@ void add_products(OpRegistry& ops) {
           infer_linear,
           "[T, K], [N, K], [N]? -> [T, N]: x weight^T + bias, summed over K in ascending order in fp32, rounded once");
   ops.add(
-      "linear_blocks(Rows x, Weight weight, Tensor? bias, *, str format, str out = same, str shard = none) -> "
-      "Tensor : linear",
+      "linear_blocks(Rows x, Weight weight, Tensor? bias, *, str format, str activations = same, str out = same, "
+      "str shard = none) -> Tensor : linear",
       infer_linear_blocks,
       "[T, K], u8 [N, bytes of a row], [N]? -> [T, N]: linear with a weight in GGUF blocks (format q8_0, q4_0, "
       "q4_1, q5_0, q5_1, mxfp4, q2_k to q6_k, iq4_nl or iq4_xs), summed in fp32: each number times its factor, or in "
-      "bf16 by blocks (sum_order.cpp)");
+      "bf16 by blocks (sum_order.cpp); activations int8: each 32 numbers of x are first rounded to integers of 8 bits "
+      "times the largest magnitude / 127");
   ops.add("embedding_blocks(Table table, Index ids, *, str format, int width, str out, str shard = none) -> Tensor",
           infer_embedding_blocks,
           "u8 [V, bytes of a row], [T] -> [T, width]: embedding with a table in GGUF blocks, rounded once to `out`");

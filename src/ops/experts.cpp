@@ -76,6 +76,7 @@ Result<Types> infer_grouped_linear_blocks(const OpCall& c) {
   ASSIGN_OR_RETURN(const int64_t depth, want_blocks(c, 2));
   RETURN_IF_ERROR(want_groups(c, 1, 2, Dim(depth)));
   RETURN_IF_ERROR(want_float(c, 0));
+  RETURN_IF_ERROR(want_activations(c));
   return Types{{c.in[0].dtype, {c.in[0].shape[0], c.in[2].shape[1]}}};
 }
 
@@ -200,8 +201,8 @@ void register_expert_ops(OpRegistry& ops) {
           "[S, K], [E + 1], [E, N, K] -> [S, N]: rows [starts[e], starts[e + 1]) times weight[e]^T, each as in linear; "
           "rows of no group are zeros");
   ops.add(
-      "grouped_linear_blocks(Tensor x, Starts starts, Weight weight, *, str format, str shard = none) -> Tensor : "
-      "linear",
+      "grouped_linear_blocks(Tensor x, Starts starts, Weight weight, *, str format, str activations = same, "
+      "str shard = none) -> Tensor : linear",
       infer_grouped_linear_blocks,
       "[S, K], [E + 1], u8 [E, N, bytes of a row] -> [S, N]: grouped_linear of weights in GGUF blocks, each row as in "
       "linear_blocks");

@@ -81,4 +81,10 @@ Status want_shard(const OpCall& c) {
   return invalid("{}: shard \"{}\"; allowed: none, column, row", describe(c), shard);
 }
 
+Status want_activations(const OpCall& c) {
+  const std::string& activations = c.attrs->text("activations");
+  if (activations == "same" || activations == "int8") return Status::ok();
+  return invalid("{}: activations \"{}\"; allowed: same, int8", describe(c), activations);
+}
+
 }  // namespace reprise

@@ -28,5 +28,7 @@ Status want_range(const OpCall& c, std::string_view attr, int64_t lo, int64_t hi
 Result<int64_t> want_blocks(const OpCall& c, size_t i);
 // The attribute "shard" is none, column or row.
 Status want_shard(const OpCall& c);
+// The attribute "activations" is same or int8.
+Status want_activations(const OpCall& c);
 
 }  // namespace reprise

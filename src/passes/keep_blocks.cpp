@@ -22,7 +22,8 @@ struct Packed {
   Attrs attrs;
 };
 
-Result<Packed> packed_call(const PassContext& c, const Use& use, const TensorType& blocks, std::string_view format) {
+Result<Packed> packed_call(const PassContext& c, const Use& use, const TensorType& blocks, std::string_view format,
+                           bool int8_activations) {
   const Node& n = *use.user;
   const bool weight = use.declared().role == OperandRole::Weight;
   const bool linear = weight && n.op == c.ops().find("linear"),
@@ -36,13 +37,14 @@ Result<Packed> packed_call(const PassContext& c, const Use& use, const TensorTyp
   p.attrs.set("format", std::string(format));
   if (!linear && !grouped) p.attrs.set("width", n.result()->type.shape[1].factor);
   if (!grouped) p.attrs.set("out", linear ? n.attrs.text("out") : std::string(dtype_name(n.result()->type.dtype)));
+  if (linear || grouped) p.attrs.set("activations", std::string(int8_activations ? "int8" : "same"));
   p.attrs.set("shard", n.attrs.text("shard"));
   RETURN_IF_ERROR(check_attrs(*p.op, p.attrs));
   RETURN_IF_ERROR(c.has_kernel(*p.op, p.in, p.attrs));
   return p;
 }
 
-Status keep(Graph& g, PassContext& c, BlockParam p, std::string_view pass) {
+Status keep(Graph& g, PassContext& c, BlockParam p, bool int8_activations, std::string_view pass) {
   Node* param = p.node;
   const std::string name = param->attrs.text("name");
   const BlockFormatInfo& info = block_format_info(p.format);
@@ -54,7 +56,7 @@ Status keep(Graph& g, PassContext& c, BlockParam p, std::string_view pass) {
   const std::vector<Use> uses = v->uses;
   std::vector<Packed> calls;
   for (const Use& u : uses) {
-    auto call = packed_call(c, u, blocks, info.name);
+    auto call = packed_call(c, u, blocks, info.name, int8_activations);
     if (!call.is_ok()) {
       c.refuse(*param, fmt::format("{} is unpacked: {}", name, call.status().message()));
       return Status::ok();
@@ -90,7 +92,7 @@ Status keep_blocks(Graph& g, PassContext& c, const checkpoint::QuantPlan& plan, 
       return part.of == 0 && other.scheme == q.scheme && other.block == q.block;
     };
     if (q.scheme == LinearScheme::Packed && std::all_of(parts.begin(), parts.end(), alike))
-      RETURN_IF_ERROR(keep(g, c, {n, q.block, std::move(parts)}, pass).at(name));
+      RETURN_IF_ERROR(keep(g, c, {n, q.block, std::move(parts)}, plan.int8_activations, pass).at(name));
     else if (const std::string& type = q.unpacked; !type.empty())
       c.count_tried(), c.refuse(*n, fmt::format("{} is unpacked: there are no kernels on {}{}", name, type,
                                                 type.find(' ') == std::string::npos ? " blocks" : ""));

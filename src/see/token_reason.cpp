@@ -75,7 +75,9 @@ std::vector<OpInStep> ops_in(const CompiledModel& model, const DeviceInfo& devic
       const OpSchema& op = *model.node(t.node)->op;
       auto known = std::find_if(out.begin(), out.end(), [&](const OpInStep& o) { return o.op == op.name; });
       if (known == out.end())
-        known = out.insert(out.end(), {op.name, 0, {}, op.doc, std::string(sum_order(device, op.name, dtype))});
+        known = out.insert(
+            out.end(),
+            {op.name, 0, {}, op.doc, std::string(sum_order(device, op.name, dtype, model.node(t.node)->attrs))});
       ++known->launches;
       const std::string& kernel = model.kernel(t.node)->name;
       if (std::find(known->kernels.begin(), known->kernels.end(), kernel) == known->kernels.end())

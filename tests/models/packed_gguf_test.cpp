@@ -176,6 +176,7 @@ struct Options {
   std::vector<std::string> passes{"all"};
   std::string caches = {};
   std::string adapter = {};  // the folder of a LoRA adapter, loaded into slot 1
+  bool int8_activations = false;
 };
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const Options& s) {
@@ -184,6 +185,7 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const Opti
   o.model_path = path;
   o.dtype = s.dtype;
   o.quantization = s.quantization;
+  o.int8_activations = s.int8_activations;
   o.chunked_prefill_size = 64;
   o.max_running_requests = 16;
   o.max_total_tokens = 2048;
@@ -385,61 +387,141 @@ TEST_F(PackedGguf, WhatADeviceUnpacksIsReportedAsUnpacked) {
   }
 }
 
+// Activations in int8 of the mixes alone: in fp32 on the first instruction set, in bf16 on the last.
+bool worth_int8(const File& file, DType dtype, cpu::Isa isa) {
+  const auto sets = cpu::supported_isas();
+  return !file.types.empty() &&
+         ((dtype == DType::F32 && isa == sets.front()) || (dtype == DType::BF16 && isa == sets.back()));
+}
+
 TEST_F(PackedGguf, SameBitsInAllModesThreadsChunksBatchesAndPasses) {
   const auto tokens = some_tokens(45);
+  struct Case {
+    File file;
+    DType dtype;
+    cpu::Isa isa;
+    bool int8;
+  };
+  std::vector<Case> cases;
   for (const File& file : files())
     for (DType dtype : {DType::F32, DType::BF16, DType::F16})
       for (cpu::Isa isa : cpu::supported_isas()) {
-        // Enough of each for 16 bits: the formats with heads of their own in bf16, the mix in both.
-        const bool mix = !file.types.empty();
-        if (dtype != DType::F32 && !mix && (file.tied || dtype == DType::F16)) continue;
-        if (dtype == DType::F16 && isa != cpu::supported_isas().back()) continue;
-        SCOPED_TRACE(fmt::format("{} {} {} {} {}", file.architecture, file.type, file.tied, dtype_name(dtype),
-                                 cpu::isa_name(isa)));
-        const std::string path = write(file);
-        const Options setup{.dtype = dtype, .isa = std::string(cpu::isa_name(isa))};
-        auto e = open(path, setup);
-        ASSERT_TRUE(e.is_ok()) << e.status().message();
-        std::vector<Options> others(5, setup);
-        others[0].threads = 1;
-        others[1].threads = 3;
-        others[2].policy = engine::GraphPolicy::Off;
-        others[3].passes = {"none"};
-        others[4].decode = GraphMode::Piecewise;
-        const auto expected = testing_support::same_logits_everywhere(
-            **e, tokens, others, [&](const Options& other) { return open(path, other); });
-        // All prefixes at once, one token each; the greedy program has the same head.
-        std::vector<engine::Sequence> sequences;
-        for (size_t n = 1; n <= 13; ++n) sequences.emplace_back(some_tokens(n * 3));
-        std::vector<engine::StepItem> items;
-        for (auto& s : sequences) {
-          ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
-          const engine::StepItem head{&s, s.size() - 1};
-          ASSERT_TRUE((*e)->step({&head, 1}).is_ok());
-          items.push_back({&s, 1, 1});
-        }
-        auto logits = (*e)->step(items);
-        ASSERT_TRUE(logits.is_ok()) << logits.status().message();
-        std::vector<int64_t> best;
-        for (size_t i = 0; i < items.size(); ++i) {
-          const auto row = logits->subspan(i * kVocab, kVocab);
-          EXPECT_TRUE(same_bits(row, std::span(expected).subspan((3 * i + 2) * kVocab, kVocab))) << i;
-          best.push_back(std::max_element(row.begin(), row.end()) - row.begin());
-        }
-        for (auto& s : sequences) (*e)->release(s);
-        std::vector<engine::StepItem> greedy;
-        for (auto& s : sequences) {
-          ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
-          const engine::StepItem head{&s, s.size() - 1};
-          ASSERT_TRUE((*e)->step({&head, 1}).is_ok());
-          greedy.push_back({&s, 1, 1});
-        }
-        auto chosen = (*e)->step_greedy(greedy);
-        ASSERT_TRUE(chosen.is_ok()) << chosen.status().message();
-        for (size_t i = 0; i < greedy.size(); ++i) EXPECT_EQ((*chosen)[i], best[i]) << i;
-        for (auto& s : sequences) (*e)->release(s);
-        if (HasFailure()) return;
+        cases.push_back({file, dtype, isa, false});
+        if (worth_int8(file, dtype, isa)) cases.push_back({file, dtype, isa, true});
       }
+  for (const auto& [file, dtype, isa, int8] : cases) {
+    // Enough of each for 16 bits: the formats with heads of their own in bf16, the mix in both.
+    const bool mix = !file.types.empty();
+    if (dtype != DType::F32 && !mix && (file.tied || dtype == DType::F16)) continue;
+    if (dtype == DType::F16 && isa != cpu::supported_isas().back()) continue;
+    SCOPED_TRACE(fmt::format("{} {} {} {} {} {}", file.architecture, file.type, file.tied, dtype_name(dtype),
+                             cpu::isa_name(isa), int8));
+    const std::string path = write(file);
+    const Options setup{.dtype = dtype, .isa = std::string(cpu::isa_name(isa)), .int8_activations = int8};
+    auto e = open(path, setup);
+    ASSERT_TRUE(e.is_ok()) << e.status().message();
+    std::vector<Options> others(5, setup);
+    others[0].threads = 1;
+    others[1].threads = 3;
+    others[2].policy = engine::GraphPolicy::Off;
+    others[3].passes = {"none"};
+    others[4].decode = GraphMode::Piecewise;
+    const auto expected = testing_support::same_logits_everywhere(
+        **e, tokens, others, [&](const Options& other) { return open(path, other); });
+    // All prefixes at once, one token each; the greedy program has the same head.
+    std::vector<engine::Sequence> sequences;
+    for (size_t n = 1; n <= 13; ++n) sequences.emplace_back(some_tokens(n * 3));
+    std::vector<engine::StepItem> items;
+    for (auto& s : sequences) {
+      ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
+      const engine::StepItem head{&s, s.size() - 1};
+      ASSERT_TRUE((*e)->step({&head, 1}).is_ok());
+      items.push_back({&s, 1, 1});
+    }
+    auto logits = (*e)->step(items);
+    ASSERT_TRUE(logits.is_ok()) << logits.status().message();
+    std::vector<int64_t> best;
+    for (size_t i = 0; i < items.size(); ++i) {
+      const auto row = logits->subspan(i * kVocab, kVocab);
+      EXPECT_TRUE(same_bits(row, std::span(expected).subspan((3 * i + 2) * kVocab, kVocab))) << i;
+      best.push_back(std::max_element(row.begin(), row.end()) - row.begin());
+    }
+    for (auto& s : sequences) (*e)->release(s);
+    std::vector<engine::StepItem> greedy;
+    for (auto& s : sequences) {
+      ASSERT_TRUE((*e)->reserve(s, s.size()).is_ok());
+      const engine::StepItem head{&s, s.size() - 1};
+      ASSERT_TRUE((*e)->step({&head, 1}).is_ok());
+      greedy.push_back({&s, 1, 1});
+    }
+    auto chosen = (*e)->step_greedy(greedy);
+    ASSERT_TRUE(chosen.is_ok()) << chosen.status().message();
+    for (size_t i = 0; i < greedy.size(); ++i) EXPECT_EQ((*chosen)[i], best[i]) << i;
+    for (auto& s : sequences) (*e)->release(s);
+    if (HasFailure()) return;
+  }
+}
+
+// The length of the difference beside the length of the first: 1.4 of numbers that have nothing to do with each other.
+double distance(std::span<const float> a, std::span<const float> b) {
+  double different = 0, all = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    different += d * d;
+    all += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+  }
+  return std::sqrt(different / all);
+}
+
+// Rounded to 8 bits, and to nothing worse: a wrong sum is not near. Experts and adapters as well.
+TEST_F(PackedGguf, Int8ActivationsAreNearTheOthers) {
+  const auto tokens = some_tokens(40);
+  std::vector<File> all = files();
+  for (uint32_t type : {kQ8_0, kQ4_K, kQ6_K}) all.push_back({.architecture = "qwen3moe", .type = type, .experts = 5});
+  for (const File& file : all) {
+    SCOPED_TRACE(fmt::format("{} {} {}", file.architecture, file.type, file.experts));
+    const std::string path = write(file);
+    if (file.experts == 0) write_adapter(folder_, file);
+    const std::string adapter = file.experts == 0 ? folder_ : "";
+    testing::internal::CaptureStderr();
+    auto int8 = open(path, {.adapter = adapter, .int8_activations = true}), whole = open(path, {.adapter = adapter});
+    const std::string log = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(int8.is_ok()) << int8.status().message();
+    ASSERT_TRUE(whole.is_ok()) << whole.status().message();
+    EXPECT_NE(log.find("kept packed, activations in int8"), std::string::npos) << log;
+    for (int32_t slot : {0, 1}) {
+      if (slot == 1 && adapter.empty()) continue;
+      const auto a = all_logits(**whole, tokens, 64, slot), b = all_logits(**int8, tokens, 64, slot);
+      EXPECT_FALSE(same_bits(a, b));
+      EXPECT_LT(distance(a, b), 0.1);
+    }
+    const std::string graph = (*int8)->graph_text();
+    EXPECT_EQ(graph.find("activations=\"same\""), std::string::npos) << graph;
+  }
+}
+
+TEST_F(PackedGguf, Int8ActivationsWithoutBlocksAreRefused) {
+  const std::string plain = write({.type = kF16});
+  const auto floats = open(plain, {.int8_activations = true});
+  const std::string packed = write({});
+  const auto unpacked = open(packed, {.quantization = Quantization::None, .int8_activations = true});
+  engine::EngineOptions o;
+  o.model_path = packed;
+  o.int8_activations = true;
+  o.max_total_tokens = 256;
+  DeviceOptions device;
+  device.kind = DeviceKind::Ascend;
+  device.ascend_runtime = "sim";
+  auto platform = make_platform(device);
+  ASSERT_TRUE(platform.is_ok()) << platform.status().message();
+  const auto ascend = engine::Engine::create(o, std::move(*platform));
+  for (const auto* e : {&floats, &unpacked, &ascend}) {
+    ASSERT_FALSE(e->is_ok());
+    EXPECT_NE(e->status().message().find("`block_activations` int8: no weights of this model stay in GGUF or MXFP4 "
+                                         "blocks on this device; allowed: auto"),
+              std::string::npos)
+        << e->status().message();
+  }
 }
 
 TEST_F(PackedGguf, EveryMatrixStaysAndParallelOnesAreJoined) {

@@ -61,6 +61,9 @@ TEST(QuantiseLinears, EveryFamilyFusesEveryLayer) {
       EXPECT_EQ(n["split_qk_norm_rope_kv"], 3) << family;
       EXPECT_EQ(count(o.graph, "linear"), 0) << family;
       EXPECT_EQ(count(o.graph, "linear_w8a8_dynamic"), 4 * 3 + 1) << family;
+      for (const Node* node = o.graph.first(); node; node = node->next)
+        if (const AttrValue* a = node->attrs.find("activations"))
+          EXPECT_EQ(*a, AttrValue(std::string(tied ? "same" : "int8"))) << node->op->name;
       const DerivedParam* qkv = derived(o.report, "model.layers.0.self_attn.qkv_proj.weight");
       ASSERT_TRUE(qkv);
       ASSERT_EQ(qkv->parts.size(), 3u);
@@ -327,6 +330,7 @@ TEST(KeepBlocks, EveryFamilyKeepsEveryMatrix) {
   for (const char* family : {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
     for (bool tied : {true, false}) {
       QuantPlan plan;
+      plan.int8_activations = !tied;
       plan.format = checkpoint::Quantization::Gguf;
       plan.others = {.scheme = LinearScheme::Packed, .storage = LinearStorage::Blocks, .block = BlockFormat::Q4_1};
       // Vectors are of no block type.

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Small GGUF files with one tensor of every supported type, and the float32 values the gguf package reads from them.
 
-Writes tests/data/gguf/{quants_v3.gguf, quants_v2.gguf, quants_expected.safetensors}; see the README there.
+Writes tests/data/gguf/{quants_v3.gguf, quants_v2.gguf, quants_expected.safetensors, int8_rows.json}; see the README
+there.
 """
 
+import json
 import struct
 
 from common import DATA
@@ -95,6 +97,17 @@ def write(path, version, alignment, tensors):
     path.write_bytes(head + b"\0" * (-len(head) % alignment) + data)
 
 
+def write_int8_rows():
+    """A row of float32 and the integers of its q8_0 blocks: what the package rounds activations to."""
+    rng = np.random.default_rng(81)
+    x = (rng.standard_normal(512) * np.repeat(10.0 ** rng.uniform(-6, 3, 16), 32)).astype(np.float32)
+    x[32:64] = 0
+    blocks = gguf.quantize(x.reshape(1, -1), T.Q8_0).reshape(-1, 34)
+    integers = np.ascontiguousarray(blocks[:, 2:]).view(np.int8).reshape(-1)
+    out = {"gguf": "0.19.0", "x": [float(v) for v in x], "integers": [int(v) for v in integers]}
+    (OUT / "int8_rows.json").write_text(json.dumps(out) + "\n")
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     rng = np.random.Generator(np.random.PCG64(77))
@@ -123,6 +136,7 @@ def main():
                 read = reader.fields[key].contents()
                 assert read == v or (isinstance(v, list) and list(read) == v), (key, read, v)
     save_file(expected, OUT / "quants_expected.safetensors", metadata={"gguf": "0.19.0"})
+    write_int8_rows()
     print({p.name: p.stat().st_size for p in sorted(OUT.iterdir())})
 
 

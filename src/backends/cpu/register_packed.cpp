@@ -1,7 +1,9 @@
-// Entries of the ops on weights in GGUF blocks: one per format and dtype, because each format has a layout of its own.
+// Entries of the ops on weights in GGUF blocks: one per format and dtype, because each format has a layout of its own;
+// and others where activations are rounded to int8.
 #include <algorithm>
 
 #include "backends/cpu/kernels/argmax_shape.h"
+#include "backends/cpu/kernels/byte_shape.h"
 #include "backends/cpu/kernels/linear_shape.h"
 #include "backends/cpu/kernels/unit_blocks_shape.h"
 #include "backends/cpu/layout.h"
@@ -33,14 +35,48 @@ size_t packed_head_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int 
   return all_bytes<kTiles>(a, bound, threads) + best_bytes(a.shape.rows.value(bound), threads);
 }
 
+template <class A>
+size_t all_rows_bytes(const A& a, const LiveSizes& bound, int) {
+  return byte_rows_bytes(a.shape.rows.value(bound), a.shape.depth);
+}
+
+Status accepts_blocks(const OpCall& call, const BlockFormatInfo& info, std::string_view activations) {
+  if (const std::string& format = call.attrs->text("format"); format != info.name)
+    return error(Code::Unsupported, "takes {} blocks; the call has {}", info.name, format);
+  if (const AttrValue* has = call.attrs->find("activations"); has && std::get<std::string>(*has) != activations)
+    return error(Code::Unsupported, "takes activations {}; the call has {}", activations, std::get<std::string>(*has));
+  return Status::ok();
+}
+
+// Activations in int8: every set with the products of the one that it is based on, whose bits are those of all. The
+// first part of linears prepares the rows; the head, whose second part is taken, prepares them in every thread.
+void add_bytes(Entries& entries, const KernelTable& k, const BlockFormatInfo& info) {
+  using enum DType;
+  const std::string name = fmt::format("{}_int8", info.name);
+  Extras linear{.second = k.linear_blocks,
+                .accepts = [&info](const OpCall& call) { return accepts_blocks(call, info, "int8"); },
+                .scratch = scratch(all_rows_bytes<LinearBlocksArgs>),
+                .layouts = {packed_layout(info.format)},
+                .variant = name};
+  Extras grouped = linear, head = linear, f32_of_bf16 = linear, f32_of_f16 = linear;
+  grouped.second = k.grouped_linear_blocks;
+  grouped.scratch = scratch(all_rows_bytes<GroupedLinearBlocksArgs>);
+  const CpuKernel merge = k.lm_head_argmax_blocks_merge;
+  head.second = {merge, merge, merge};
+  head.scratch = scratch(packed_head_bytes<false>);
+  f32_of_bf16.any_second = k.linear_blocks_bf16_f32;
+  f32_of_f16.any_second = k.linear_blocks_f16_f32;
+  entries.add("linear_blocks", k.linear_blocks_rows, linear);
+  entries.add("linear_blocks", EntryTypes(BF16, F32), k.linear_blocks_rows.bf16, f32_of_bf16);
+  entries.add("linear_blocks", EntryTypes(F16, F32), k.linear_blocks_rows.f16, f32_of_f16);
+  entries.add("grouped_linear_blocks", k.grouped_linear_blocks_rows, grouped);
+  entries.add("lm_head_argmax_blocks", k.lm_head_argmax_blocks, head);
+}
+
 template <bool kTiles>
 void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockFormatInfo& info) {
   using enum DType;
-  Extras linear{.accepts = [&info](const OpCall& call) -> Status {
-                  if (const std::string& format = call.attrs->text("format"); format != info.name)
-                    return error(Code::Unsupported, "takes {} blocks; the call has {}", info.name, format);
-                  return Status::ok();
-                },
+  Extras linear{.accepts = [&info](const OpCall& call) { return accepts_blocks(call, info, "same"); },
                 .layouts = {packed_layout(info.format)},
                 .way = [isa](const OpCall& call) { return way_of(isa, call.in[0].dtype); },
                 .variant = info.name};
@@ -66,8 +102,10 @@ void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockForm
 void register_packed(KernelRegistry& kernels, Isa isa) {
   Entries entries(kernels, isa);
   const KernelTable& k = kernel_table(isa);
-  for (const BlockFormatInfo& info : kBlockFormats)
+  for (const BlockFormatInfo& info : kBlockFormats) {
     has_block_tiles(isa) ? add_format<true>(entries, k, isa, info) : add_format<false>(entries, k, isa, info);
+    add_bytes(entries, kernel_table(base_of(isa)), info);
+  }
 }
 
 }  // namespace reprise::cpu

@@ -30,8 +30,16 @@ size_t dynamic_bytes(const LinearW8a8DynamicArgs& a, const LiveSizes& bound, int
   return sums_bytes(a.shape.rows.value(bound), a.shape.columns);
 }
 
+Status accepts_same_activations(const OpCall& c) {
+  const AttrValue* activations = c.attrs->find("activations");
+  if (activations && *activations != AttrValue(std::string("same")))
+    return error(Code::Unsupported, "takes activations as they are, not rounded to int8");
+  return Status::ok();
+}
+
 // Other blocks are unpacked while they are loaded, as those of plain products are.
 Status accepts_powers(const OpCall& c) {
+  RETURN_IF_ERROR(accepts_same_activations(c));
   if (const std::string& format = c.attrs->text("format"); format != "mxfp4")
     return error(Code::Unsupported, "takes blocks of mxfp4, not {}", format);
   return Status::ok();
@@ -39,6 +47,7 @@ Status accepts_powers(const OpCall& c) {
 
 // Blocks of other formats have no kernels here.
 Status accepts_short_blocks(const OpCall& c) {
+  RETURN_IF_ERROR(accepts_same_activations(c));
   const std::string& format = c.attrs->text("format");
   for (const std::string_view known : {"q8_0", "q4_0", "q4_1", "mxfp4"})
     if (format == known) return Status::ok();

@@ -59,16 +59,18 @@ void add_float_ops(FusedOps& ops) {
            },
            {head, head_f32}});
   // Two blocks of q8_0 a row: 64 numbers in 68 bytes.
-  FusedExample packed{
-      example_symbols(), {rows_of(DType::BF16, 64), matrix(DType::U8, kWidth, 68)}, {{"format", std::string("q8_0")}}};
+  FusedExample packed{example_symbols(),
+                      {rows_of(DType::BF16, 64), matrix(DType::U8, kWidth, 68)},
+                      {{"format", std::string("q8_0")}, {"activations", std::string("int8")}}};
   FusedExample packed_f32 = packed;
   packed_f32.in[0] = rows_of(DType::F32, 64);
-  ops.add({"lm_head_argmax_blocks(Tensor x, Weight weight, *, str format) -> Tensor",
+  ops.add({"lm_head_argmax_blocks(Tensor x, Weight weight, *, str format, str activations = same) -> Tensor",
            "[L, K], u8 [V, bytes of a row] -> [L] i32: lm_head_argmax with a weight in GGUF blocks",
            [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
              const bool wide = in[0].dtype() == DType::F32;
              return {argmax(in[0].tracer()->call("linear_blocks", {in[0], in[1]},
                                                  {{"format", at.text("format")},
+                                                  {"activations", at.text("activations")},
                                                   {"out", std::string(wide ? "same" : "f32")},
                                                   {"shard", std::string("column")}})[0])};
            },

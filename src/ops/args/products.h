@@ -1,7 +1,8 @@
 // Launch arguments of matrix products and of what is fused with them.
 //
 // Rows x [rows, depth] times a weight [columns, depth]; of experts and heads a stack of such weights. Operands that are
-// left out are null. Where `format` stands, the weight lies in GGUF blocks. Filled in products.cpp.
+// left out are null. Where `format` stands, the weight lies in GGUF blocks, and with `int8_activations` x is rounded to
+// int8 by blocks of 32. Filled in products.cpp.
 #pragma once
 
 #include "device/thunk.h"
@@ -47,6 +48,7 @@ struct LinearBlocksArgs {
   Out out;
   ProductShape shape;
   BlockFormat format;
+  bool int8_activations;
 
   void fill(const OpCall& call);
 };
@@ -56,6 +58,7 @@ struct LmHeadBlocksArgs {
   Out out;
   ProductShape shape;
   BlockFormat format;
+  bool int8_activations;
 
   void fill(const OpCall& call);
 };
@@ -144,6 +147,7 @@ struct GroupedLinearBlocksArgs {
   ProductShape shape;
   int64_t groups;
   BlockFormat format;
+  bool int8_activations;
 
   void fill(const OpCall& call);
 };

@@ -1,5 +1,6 @@
 // linear_blocks, grouped_linear_blocks, lm_head_argmax_blocks and embedding_blocks: weights that stay in GGUF blocks
-// (packed_products.h). Workspace: packed_thread_bytes() a thread; of the head, then the best of every thread.
+// (packed_products.h). Workspace: packed_thread_bytes() a thread; of the head, then the best of every thread. Linears
+// whose inputs are rounded to int8 have two parts: rows, and their products; workspace: byte_rows_bytes() in all.
 #include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/grouped_rows.h"
 #include "backends/cpu/kernels/packed_products.h"
@@ -14,9 +15,10 @@ void linear_blocks(const LinearBlocksArgs& a, const Launch& l) {
   const typename In::Type* bias = a.bias;
   typename Out::Type* out = a.out;
   const int64_t n = a.shape.columns;
-  packed_products<In>(a, l, [&](const float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    round_sums<In, Out>(sums, rows, columns, bias ? bias + column : nullptr, out + row * n + column, n);
-  });
+  packed_products<In, RowsAre::Prepared>(
+      a, l, [&](const float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+        round_sums<In, Out>(sums, rows, columns, bias ? bias + column : nullptr, out + row * n + column, n);
+      });
 }
 
 template <class In>
@@ -30,15 +32,15 @@ void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
   auto* own = l.scratch<float>(static_cast<int64_t>(packed_thread_bytes(all, k)));
   const GroupWalk walk{a.starts, a.groups, all};
   Scratch scratch;
-  with_way<In>(a.format, l, [&](auto way, PanelProduct product) {
-    [[maybe_unused]] const typename decltype(way)::Mode mode;
+  with_way<In, RowsAre::Prepared>(a, l, [&](const auto& way, PanelProduct product) {
+    [[maybe_unused]] const typename std::decay_t<decltype(way)>::Mode mode;
     PackedPanel call{.k = k, .direct = l.way, .c = scratch.c, .strip = scratch.strip};
     const int64_t used =
         for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
           const int64_t block = linear_row_block(count);
           for (int64_t m = begin; m < begin + count; m += block) {
             call.rows = std::min(block, begin + count - m);
-            way.set_rows(call, x + m * k, k, minimum_k(a.format), own);
+            way.set_rows(call, x, m, k, own);
             for (int64_t p = mine.begin; p < mine.end; ++p) {
               const int64_t column = p * kPanelColumns;
               const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
@@ -53,6 +55,15 @@ void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
   });
 }
 
+template <class In>
+void prepare_linear_rows(const LinearBlocksArgs& a, const Launch& l) {
+  prepare_byte_rows<In>(a, l);
+}
+template <class In>
+void prepare_grouped_rows(const GroupedLinearBlocksArgs& a, const Launch& l) {
+  prepare_byte_rows<In>(a, l);
+}
+
 Best* packed_found(const LmHeadBlocksArgs& a, const Launch& l) {
   return found_by_threads(l, packed_thread_bytes(l.size(a.shape.rows), a.shape.depth));
 }
@@ -62,9 +73,10 @@ void lm_head_argmax_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
   Best* found = packed_found(a, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
-  packed_products<In>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    search_rows(sums, rows, column, columns, found + row);
-  });
+  packed_products<In, RowsAre::InScratch>(a, l,
+                                          [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+                                            search_rows(sums, rows, column, columns, found + row);
+                                          });
 }
 
 void merge_packed_head(const LmHeadBlocksArgs& a, const Launch& l) {
@@ -111,6 +123,8 @@ REPRISE_KERNEL(linear_blocks_bf16_f32, linear_blocks<Bf16, F32>)
 REPRISE_KERNEL(linear_blocks_f16, linear_blocks<F16, F16>)
 REPRISE_KERNEL(linear_blocks_f16_f32, linear_blocks<F16, F32>)
 REPRISE_KERNELS(grouped_linear_blocks, grouped_linear_blocks)
+REPRISE_KERNELS(linear_blocks_rows, prepare_linear_rows)
+REPRISE_KERNELS(grouped_linear_blocks_rows, prepare_grouped_rows)
 REPRISE_KERNELS(lm_head_argmax_blocks, lm_head_argmax_blocks)
 REPRISE_KERNEL(lm_head_argmax_blocks_merge, merge_packed_head)
 REPRISE_KERNELS(embedding_blocks, embedding_blocks)

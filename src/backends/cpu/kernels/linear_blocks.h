@@ -10,19 +10,21 @@
 namespace reprise::cpu::REPRISE_ISA {
 
 struct PackedPanel {
-  const void* x;       // rows as the way has them: fp32 numbers, or items of pairs
-  const float* whole;  // of pairs: the sums of a row's blocks
-  int64_t stride;      // from row to row, of both, in 4 bytes
-  int64_t rows;
-  const uint8_t* panel;
-  int64_t k;
-  int first, columns;  // of the panel, columns a multiple of 16
-  int64_t direct;      // of chains: rows up to which every tile unpacks for itself
-  float *c, *strip;    // the sums, kPanelColumns apart, and scratch memory (Scratch of linear_tiles.h)
+  const void* x = nullptr;       // rows as the way has them: fp32 numbers, items of pairs, or words of bytes
+  const float* whole = nullptr;  // of pairs the sums of a row's blocks, of bytes their factors (ByteRows)
+  int64_t stride = 0;            // from row to row, of both, in 4 bytes
+  int64_t rows = 0;
+  const uint8_t* panel = nullptr;
+  int64_t k = 0;
+  int first = 0, columns = 0;  // of the panel, columns a multiple of 16
+  int64_t direct = 0;          // of chains: rows up to which every tile unpacks for itself
+  float *c = nullptr,
+        *strip = nullptr;  // the sums, kPanelColumns apart, and scratch memory (Scratch of linear_tiles.h)
 };
 using PanelProduct = void (*)(const PackedPanel&);
 
 PanelProduct chains_product(BlockFormat format);       // packed_tiles.h
+PanelProduct bytes_product(BlockFormat format);        // byte_sums.h
 PanelProduct pair_floats_product(BlockFormat format);  // packed_sums.h
 #if defined(__AVX512BF16__)
 PanelProduct pair_words_product(BlockFormat format);

@@ -65,6 +65,8 @@ namespace reprise::cpu {
   X(grouped_linear)                  \
   X(grouped_linear_rows)             \
   X(grouped_linear_blocks)           \
+  X(linear_blocks_rows)              \
+  X(grouped_linear_blocks_rows)      \
   X(grouped_linear_w8a8_static)      \
   X(grouped_linear_w8a8_dynamic)     \
   X(lora_shrink)                     \

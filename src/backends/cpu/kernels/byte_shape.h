@@ -1,0 +1,18 @@
+// How linears of int8 inputs by blocks lay out their workspace: shared by the kernels and by the entries that reserve
+// it. Internal linkage, because kernel sources may not share inline code across instruction sets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace reprise::cpu {
+
+// Words from one row to the next: the numbers, and a factor and a sum of each 16 of them at most; the extra line keeps
+// rows off each other's cache sets.
+[[maybe_unused]] static constexpr int64_t byte_x_stride(int64_t k) { return (k / 4 + k / 16 * 2 + 15) / 16 * 16 + 16; }
+// All rows, of which every thread prepares its share.
+[[maybe_unused]] static constexpr size_t byte_rows_bytes(int64_t rows, int64_t k) {
+  return static_cast<size_t>(rows * byte_x_stride(k)) * 4;
+}
+
+}  // namespace reprise::cpu
