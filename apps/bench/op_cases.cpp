@@ -93,6 +93,10 @@ class Maker {
         const std::string name(b.name);
         out.push_back({op, m_.name, name + " qkv", t(), {rows(h), blocks(qkv_rows, h, b.format)}, format});
         out.push_back({op, m_.name, name + " gate and up", t(), {rows(h), blocks(2 * f, h, b.format)}, format});
+        if (b.format != Q8_0 && b.format != Q4_0 && b.format != Q4_K && b.format != Q6_K) continue;
+        Attrs int8 = format;
+        int8.set("activations", std::string("int8"));
+        out.push_back({op, m_.name, name + " int8 gate and up", t(), {rows(h), blocks(2 * f, h, b.format)}, int8});
       }
       return out;
     }
