@@ -20,6 +20,7 @@
 #include "common/terminal.h"
 #include "engine/engine.h"
 #include "see/graph_report.h"
+#include "see/node_cost.h"
 
 namespace reprise::apps {
 
@@ -88,14 +89,12 @@ double step_weight_bytes(const Engine& engine, double batch) {
   return all - missed * static_cast<double>(engine.expert_bytes());
 }
 
-// Operations of the linear layers.
-double peak_of(const MachineSpeed& s, DType dtype, checkpoint::Quantization quantization) {
-  using checkpoint::Quantization;
-  const bool int8 = quantization == Quantization::W8A8Int8 || quantization == Quantization::ModelSlim ||
-                    quantization == Quantization::CompressedTensors;
-  if (int8 && s.int8_gops) return *s.int8_gops;
-  // Where the bf16 dot product is the slower way, widening to fp32 is the faster one.
-  return dtype == DType::BF16 ? std::max(s.fp32_gflops, s.bf16_gflops.value_or(0)) : s.fp32_gflops;
+// What the linear layers multiply.
+DType multiplied(const Engine& engine) {
+  using enum checkpoint::Quantization;
+  const auto& o = engine.options();
+  const bool int8 = o.quantization == W8A8Int8 || o.quantization == ModelSlim || o.quantization == CompressedTensors;
+  return int8 || o.int8_activations ? DType::I8 : engine.dtype();
 }
 
 OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, const MachineSpeed& limits) {
@@ -149,7 +148,7 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   j["achieved_GBps"] = gbps;
   j["achieved_GFLOPs"] = gflops;
   j["pct_bandwidth"] = share(gbps, limits.read_GBps_all);
-  j["pct_peak"] = share(gflops, peak_of(limits, engine.dtype(), engine.options().quantization));
+  j["pct_peak"] = share(gflops, peak_gflops(limits, multiplied(engine)));
   return j;
 }
 

@@ -78,6 +78,17 @@ double named_row_bytes(const Node& n, const LiveSizes& live) {
   return rows > 0 ? bytes_of(n.in[0]->type, live) / rows * std::min(rows, named) : 0;
 }
 
+// Numbers of a weight's row: of weights in blocks the shape has its bytes.
+int64_t depth_of(const Node& n, const TensorType& weight) {
+  return weight.dtype == DType::U8 ? n.in[0]->type.shape.back().factor : weight.shape.back().factor;
+}
+// What the numbers are multiplied as: those in blocks as the activations are.
+DType multiplied_as(const Node& n, const TensorType& weight) {
+  if (weight.dtype != DType::U8) return weight.dtype;
+  const AttrValue* activations = n.attrs.find("activations");
+  return activations && *activations == AttrValue(std::string("int8")) ? DType::I8 : n.in[0]->type.dtype;
+}
+
 // The share of a stack of matrices that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so
 // much by chance. Other parameters are read whole.
 double share_read(const Node& n, const TensorType& weight, const LiveSizes& live) {
@@ -146,13 +157,13 @@ NodeCost cost_of(const Node& n, const StepSizes& sizes) {
       c.param_bytes += bytes_of(v.type, live) * (stack ? share_read(n, v.type, live) : 1);
       if (stack && weight && !n.op->has(op_trait::kExpands)) {  // a row goes through one of the matrices
         const double outputs = static_cast<double>(n.result()->type.shape.elements(live));
-        c.flops += 2 * outputs * static_cast<double>(v.type.shape[2].factor);
-        c.dtype = v.type.dtype;
+        c.flops += 2 * outputs * static_cast<double>(depth_of(n, v.type));
+        c.dtype = multiplied_as(n, v.type);
       } else if (weight && v.type.shape.rank() == 2) {
         const Shape& x = n.in[0]->type.shape;
         const double rows = static_cast<double>(x.elements(live)) / static_cast<double>(x.back().value(live));
-        c.flops += 2 * rows * static_cast<double>(v.type.shape[0].factor * v.type.shape[1].factor);
-        c.dtype = v.type.dtype;
+        c.flops += 2 * rows * static_cast<double>(v.type.shape[0].factor * depth_of(n, v.type));
+        c.dtype = multiplied_as(n, v.type);
       }
     } else {
       c.activation_bytes += bytes_of(v.type, live);

@@ -59,6 +59,29 @@ TEST(NodeCost, StateSpacesLookForNothing) {
   EXPECT_EQ(of.at("state_space").flops, 4.0 * kBatch * 5 * 6 * 20 * 16);
 }
 
+// A weight in blocks costs the products of its numbers, not of its bytes, in the type that the activations have there.
+TEST(NodeCost, WeightsInBlocksCountTheirNumbers) {
+  const Platform platform = *make_platform({DeviceKind::Cpu, "auto", 1, false});
+  Tracer t("g", *platform.ops);
+  const Tensor x = t.input("x", {DType::BF16, {t.symbol("T", 8), Dim(64)}});
+  const Tensor weight = t.param("w", {DType::U8, {Dim(22), Dim(68)}});  // two blocks of q8_0 a row
+  for (const char* activations : {"same", "int8"})
+    t.output(activations, t.call("linear_blocks", {x, weight, {}},
+                                 {{"format", std::string("q8_0")}, {"activations", std::string(activations)}})[0]);
+  const auto graph = t.finish();
+  ASSERT_TRUE(graph.is_ok()) << graph.status().message();
+  StepSizes s;
+  s.live.value[1] = 5;
+  std::map<DType, NodeCost> by_type;
+  for (const Node* n = graph->first(); n; n = n->next)
+    if (const NodeCost c = cost_of(*n, s); c.flops > 0) by_type[c.dtype] = c;
+  ASSERT_EQ(by_type.size(), 2u);
+  for (DType dtype : {DType::BF16, DType::I8}) {
+    EXPECT_EQ(by_type[dtype].flops, 2.0 * 5 * 22 * 64);
+    EXPECT_EQ(by_type[dtype].param_bytes, 22 * 68);
+  }
+}
+
 // A step reads the rows that its tokens name, be they floats or blocks of a GGUF file, and never the whole table.
 TEST(NodeCost, TablesCountTheRowsThatAreNamed) {
   OpRegistry ops;
