@@ -232,7 +232,7 @@ Status run_quantize(QuantizeFlags f) {
   if (!f.text_file.empty()) {
     ASSIGN_OR_RETURN(content, read_evaluation_text(f.text_file));
   }
-  ASSIGN_OR_RETURN(auto source, checkpoint::Checkpoint::open(path));
+  ASSIGN_OR_RETURN(auto source, checkpoint::Checkpoint::open(path, models::families()));
   Result<checkpoint::ModelConfigFields> config = error(Code::Internal, "not read");
   config = source.gguf() ? checkpoint::read_model_config(*source.gguf(), f.model.overrides, models::families(true))
                          : checkpoint::read_model_config(path, f.model.overrides, models::families(true));

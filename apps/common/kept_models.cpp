@@ -108,7 +108,7 @@ Status read_model(ListedModel& m) {
       m.architecture = any->architecture;
     RETURN_IF_ERROR(checkpoint::read_model_config(m.path, {}, known).status());
   }
-  ASSIGN_OR_RETURN(const Checkpoint c, Checkpoint::open(m.path));
+  ASSIGN_OR_RETURN(const Checkpoint c, Checkpoint::open(m.path, known));
   ASSIGN_OR_RETURN(const ModelConfigFields f, c.gguf() ? checkpoint::read_model_config(*c.gguf(), {}, known)
                                                        : checkpoint::read_model_config(m.path, {}, known));
   m.architecture = f.architecture;

@@ -33,7 +33,7 @@ Status add_tiled_heads(const GgufFile& file, GgufModelShape& shape) {
   int64_t sizes[4] = {};
   size_t at = 0;
   for (const char* name : {"group_count", "time_step_rank", "state_size", "inner_size"}) {
-    const std::string key = fmt::format("{}.ssm.{}", shape.architecture, name);
+    const std::string key = fmt::format("{}.ssm.{}", shape.family.name, name);
     ASSIGN_OR_RETURN(const auto n, file.integer(key));
     constexpr int64_t kMost = 1 << 20;
     if (!n || *n <= 0 || *n > kMost)
@@ -45,21 +45,21 @@ Status add_tiled_heads(const GgufFile& file, GgufModelShape& shape) {
   if (heads % key_heads != 0 || values % heads != 0)
     return invalid(
         "{}: metadata \"{}.ssm.time_step_rank\" is {}; allowed: multiples of the key heads {} that divide {}",
-        file.source(), shape.architecture, heads, key_heads, values);
+        file.source(), shape.family.name, heads, key_heads, values);
   shape.key = key;
   if (heads > key_heads) shape.tiled = {key_heads, heads / key_heads, values / heads};
   return Status::ok();
 }
 
-// What GGUF names mean depends on these; files of an unknown architecture keep their own names.
-Result<GgufModelShape> gguf_model_shape(const GgufFile& file) {
+// Files of an unknown architecture have the usual names.
+Result<GgufModelShape> gguf_model_shape(const GgufFile& file, const Families& families) {
   GgufModelShape shape;
-  ASSIGN_OR_RETURN(const auto architecture, file.string("general.architecture"));
-  if (!architecture) return shape;
-  shape.architecture = *architecture;
-  if (tiles_heads(shape.architecture)) RETURN_IF_ERROR(add_tiled_heads(file, shape));
-  if (!interleaves_heads(shape.architecture)) return shape;
-  const std::string key = shape.architecture + ".attention.head_count";
+  ASSIGN_OR_RETURN(const Family* family, families.of_gguf(file));
+  if (!family) return shape;
+  shape.family = family->gguf;
+  if (tiles_heads(shape.family)) RETURN_IF_ERROR(add_tiled_heads(file, shape));
+  if (!shape.family.interleaved_heads) return shape;
+  const std::string key = fmt::format("{}.attention.head_count", shape.family.name);
   ASSIGN_OR_RETURN(const auto heads, heads_of(file, key));
   if (!heads || *heads <= 0 || *heads > 65536)
     return invalid("{}: metadata \"{}\" is missing or out of range; allowed: 1 to 65536", file.source(), key);
@@ -90,58 +90,57 @@ CheckpointTensor CheckpointTensor::from(const StoredTensor& t, size_t file) {
   return out;
 }
 
-Result<Checkpoint> Checkpoint::open(const std::string& path) {
+Result<Checkpoint> Checkpoint::open(const std::string& path, const Families& families) {
   std::error_code ec;
   if (std::filesystem::is_directory(path, ec)) {
     Checkpoint out;
     out.source_ = path;
     RETURN_IF_ERROR(out.add_safetensors_folder(path));
-    RETURN_IF_ERROR(out.finish());
+    RETURN_IF_ERROR(out.finish(families));
     return out;
   }
   if (path.ends_with(".safetensors")) {
     ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
-    return from_safetensors(std::move(file));
+    return from_safetensors(std::move(file), families);
   }
   ASSIGN_OR_RETURN(GgufFile file, open_gguf_model(path));
   ASSIGN_OR_RETURN(std::vector<GgufFile> parts, open_other_parts(file));
-  return from_gguf(std::move(file), std::move(parts));
+  return from_gguf(std::move(file), families, std::move(parts));
 }
 
-Result<Checkpoint> Checkpoint::from_safetensors(SafetensorsFile file) {
+Result<Checkpoint> Checkpoint::from_safetensors(SafetensorsFile file, const Families& families) {
   Checkpoint out;
   out.source_ = file.source();
   out.shards_.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
   for (const StoredTensor& t : out.shards_[0]->tensors()) out.tensors_.push_back(CheckpointTensor::from(t, 0));
-  RETURN_IF_ERROR(out.finish());
+  RETURN_IF_ERROR(out.finish(families));
   return out;
 }
 
-Result<Checkpoint> Checkpoint::from_gguf(GgufFile file, std::vector<GgufFile> parts) {
+Result<Checkpoint> Checkpoint::from_gguf(GgufFile file, const Families& families, std::vector<GgufFile> parts) {
   ASSIGN_OR_RETURN(const auto count, file.integer("split.count"));
   if (std::max<int64_t>(count.value_or(1), 1) != static_cast<int64_t>(parts.size()) + 1)
     return invalid("{}: one of {} files of a split GGUF model, of which {} are here", file.source(), count.value_or(1),
                    parts.size() + 1);
-  ASSIGN_OR_RETURN(const GgufModelShape shape, gguf_model_shape(file));
+  ASSIGN_OR_RETURN(const GgufModelShape shape, gguf_model_shape(file, families));
   Checkpoint out;
   out.source_ = file.source();
   out.gguf_ = std::make_unique<GgufFile>(std::move(file));
   out.parts_ = std::move(parts);
   RETURN_IF_ERROR(out.add_gguf(*out.gguf_, 0, shape));
   for (size_t i = 0; i < out.parts_.size(); ++i) RETURN_IF_ERROR(out.add_gguf(out.parts_[i], kParts + i, shape));
-  RETURN_IF_ERROR(out.finish());
+  RETURN_IF_ERROR(out.finish(families));
   return out;
 }
 
 Status Checkpoint::add_gguf(const GgufFile& file, size_t number, const GgufModelShape& shape) {
   for (const StoredTensor& t : file.tensors()) {
     CheckpointTensor tensor = CheckpointTensor::from(t, number);
-    if (const auto name = hf_name(t.name, shape)) {
-      tensor.name = *name;
-      const GgufName stored = *gguf_name(*name, shape);
-      tensor.interleaved_heads = stored.interleaved_heads;
-      tensor.number = stored.number;
-      tensor.tiled = stored.tiled;
+    if (const auto named = hf_name(t.name, shape)) {
+      tensor.name = named->name;
+      tensor.interleaved_heads = named->interleaved_heads;
+      tensor.number = named->number;
+      tensor.tiled = named->tiled;
       const int64_t rows = t.shape.empty() ? 1 : t.shape.front();
       if (tensor.interleaved_heads && (t.shape.size() > 2 || rows % (2 * tensor.interleaved_heads) != 0))
         return invalid("{}: tensor \"{}\": its {} rows are not {} heads of an even size", file.source(), t.name, rows,
@@ -149,7 +148,7 @@ Status Checkpoint::add_gguf(const GgufFile& file, size_t number, const GgufModel
       const int64_t placed = tensor.tiled.columns || t.shape.size() < 2 ? tensor.row_elements() : rows;
       if (tensor.tiled && (t.shape.size() > 2 || placed != tensor.tiled.end()))
         return invalid("{}: tensor \"{}\": {} {}; allowed with the metadata \"{}.ssm.*\": {}", file.source(), t.name,
-                       placed, tensor.tiled.columns ? "columns" : "rows", shape.architecture, tensor.tiled.end());
+                       placed, tensor.tiled.columns ? "columns" : "rows", shape.family.name, tensor.tiled.end());
     }
     tensors_.push_back(std::move(tensor));
   }
@@ -192,8 +191,8 @@ Status Checkpoint::add_safetensors_folder(const std::string& folder) {
   return error(Code::NotFound, "{}: no weights; expected model.safetensors or model.safetensors.index.json", folder);
 }
 
-Status Checkpoint::finish() {
-  tensors_ = with_single_experts(std::move(tensors_));
+Status Checkpoint::finish(const Families& families) {
+  tensors_ = with_single_experts(std::move(tensors_), families);
   return index_tensors();
 }
 
@@ -233,9 +232,9 @@ Status Checkpoint::borrow(Checkpoint other, const std::function<bool(const Check
   return index_tensors();
 }
 
-Status Checkpoint::add_mmproj(GgufFile file) {
+Status Checkpoint::add_mmproj(GgufFile file, const Families& families) {
   CHECK(gguf_ && !mmproj_, "{}: one vision tower beside one GGUF file", source_);
-  ASSIGN_OR_RETURN(std::vector<CheckpointTensor> tensors, mmproj_tensors(file, kMmproj, made_));
+  ASSIGN_OR_RETURN(std::vector<CheckpointTensor> tensors, mmproj_tensors(file, families, kMmproj, made_));
   mmproj_ = std::make_unique<GgufFile>(std::move(file));
   source_ += fmt::format(" with {}", mmproj_->source());
   std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));

@@ -1,5 +1,6 @@
 // Checkpoint: the tensors of a model on disk, regardless of the format: a GGUF file or the parts of a split one, or a
-// Hugging Face folder with model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases.
+// Hugging Face folder with model.safetensors or shards and their index. Tensors carry Hugging Face names in both cases;
+// the families that are given say what names of theirs mean (tensor_names.h).
 // It owns the mappings. Everything is immutable after open() and set_aside(), and every other method const, so any
 // number of threads may read different rows (or the same) at once.
 //
@@ -33,8 +34,8 @@ struct CheckpointTensor {
   std::vector<int64_t> shape;  // outermost first
   uint64_t bytes = 0;
   StoredNumber number = StoredNumber::Plain;  // of GGUF's centred norms and decays another one, which readers undo
-  int64_t interleaved_heads = 0;  // GGUF llama q/k only: raw() shows rows in another order; the readers undo it
-  TiledHeads tiled = {};          // GGUF qwen35's layers with states: likewise, of rows or columns
+  int64_t interleaved_heads = 0;              // GGUF q and k: raw() shows rows in another order; the readers undo it
+  TiledHeads tiled = {};                      // GGUF layers with states: likewise, of rows or columns
 
   int64_t elements() const { return rows() * row_elements(); }
   int64_t rows() const {
@@ -73,11 +74,11 @@ class Checkpoint {
   enum class Format : uint8_t { Safetensors, Gguf };
 
   // `path` is a GGUF file (of a split model the first part), a .safetensors file, or a folder.
-  static Result<Checkpoint> open(const std::string& path);
+  static Result<Checkpoint> open(const std::string& path, const Families& families);
   // From memory, for tests and fuzzing; the caller keeps `bytes` alive. `parts`: those of a split model behind the
   // first (gguf_parts.h).
-  static Result<Checkpoint> from_gguf(GgufFile file, std::vector<GgufFile> parts = {});
-  static Result<Checkpoint> from_safetensors(SafetensorsFile file);
+  static Result<Checkpoint> from_gguf(GgufFile file, const Families& families, std::vector<GgufFile> parts = {});
+  static Result<Checkpoint> from_safetensors(SafetensorsFile file, const Families& families);
 
   Format format() const { return gguf_ ? Format::Gguf : Format::Safetensors; }
   const std::string& source() const { return source_; }
@@ -99,7 +100,7 @@ class Checkpoint {
   // Likewise: tensors of another checkpoint of safetensors, which this one owns from now on.
   Status borrow(Checkpoint other, const std::function<bool(const CheckpointTensor&)>& which);
   // Likewise, of a GGUF file: the tensors of its vision tower.
-  Status add_mmproj(GgufFile file);
+  Status add_mmproj(GgufFile file, const Families& families);
   // Likewise: the tensor, if there is one, as a matrix with a row for each entry of its first dimension.
   void make_matrix(std::string_view name);
 
@@ -129,7 +130,7 @@ class Checkpoint {
   Status add_safetensors_folder(const std::string& folder);
   Status add_file(const std::string& path);
   Status add_index(const std::string& folder, const std::string& index_path);
-  Status finish();
+  Status finish(const Families& families);
   Status index_tensors();
   Status check_rows(const CheckpointTensor& t, int64_t first, int64_t rows) const;
   // Rows by their places in the file.

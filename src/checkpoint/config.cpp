@@ -354,7 +354,7 @@ Result<ModelConfigFields> parse_model_config(Json config, std::string_view sourc
 Result<ModelConfigFields> read_model_config(const GgufFile& file, std::span<const std::string> overrides,
                                             const Families& families, const GgufFile* mmproj) {
   ASSIGN_OR_RETURN(Json config, config_json_from_gguf(file, families));
-  if (mmproj) RETURN_IF_ERROR(add_mmproj_fields(*mmproj, file, config));
+  if (mmproj) RETURN_IF_ERROR(add_mmproj_fields(*mmproj, file, families, config));
   return parse_model_config(std::move(config), file.source(), overrides, families);
 }
 

@@ -205,28 +205,12 @@ class Translator {
   Json& out_;
 };
 
-// The family of the file: that which holds it, or else the one that asks nothing. Null when the name is unknown.
-Result<const Family*> family_of(const GgufFile& file, const std::string& arch, const Families& families) {
-  const Family* usual = nullptr;
-  for (const Family* f : families.list) {
-    if (f->gguf.name.empty() || f->gguf.name != arch) continue;
-    if (!f->gguf.holds) {
-      usual = f;
-      continue;
-    }
-    Json none;
-    ASSIGN_OR_RETURN(const bool holds, f->gguf.holds(GgufFields(file, arch, none)));
-    if (holds) return f;
-  }
-  return usual;
-}
-
 }  // namespace
 
 Result<Json> config_json_from_gguf(const GgufFile& file, const Families& families) {
   ASSIGN_OR_RETURN(const auto arch, file.string("general.architecture"));
   if (!arch) return invalid("{}: metadata \"general.architecture\" is missing", file.source());
-  ASSIGN_OR_RETURN(const Family* family, family_of(file, *arch, families));
+  ASSIGN_OR_RETURN(const Family* family, families.of_gguf(file));
   if (!family && *arch == "clip")
     return invalid(
         "{}: general.architecture is \"clip\", which is a vision tower alone; give its text model as "

@@ -13,78 +13,42 @@
 namespace reprise::checkpoint {
 namespace {
 
-bool replace(std::string& text, std::string_view from, std::string_view to) {
-  const size_t at = text.find(from);
-  if (at == std::string::npos) return false;
-  text.replace(at, from.size(), to);
-  return true;
-}
-
-// Text models inside larger ones have a prefix of their own, in one of two places.
+// Text models inside larger ones have a prefix of their own, in one of two places, and decoders that were stored
+// without a head have none.
 void rename_text_model(std::string& name) {
   for (const auto& [prefix, instead] :
        {std::pair<std::string_view, std::string_view>{"language_model.model.", "model."},
         {"language_model.lm_head.", "lm_head."},
         {"model.language_model.", "model."},
         {"model.visual.", "visual."},
-        // Encoders inside models with a head, and decoders that were stored without one.
-        {"bert.", ""},
-        {"roberta.", ""},
         {"layers.", "model.layers."},
         {"embed_tokens.", "model.embed_tokens."},
         {"norm.", "model.norm."}})
     if (name.starts_with(prefix)) return void(name.replace(0, prefix.size(), instead));
 }
 
-// Norms of old files.
-void rename_norms(std::string& name) {
-  for (const auto& [from, to] :
-       {std::pair{".LayerNorm.gamma", ".LayerNorm.weight"}, {".LayerNorm.beta", ".LayerNorm.bias"}})
-    if (name.ends_with(from) && replace(name, from, to)) return;
+// Where the rule's words are in a name; npos: it is not one of those.
+size_t place_of(const NameRule& rule, std::string_view name, std::string_view in_file) {
+  constexpr std::string_view kLayers = "model.layers.";
+  constexpr size_t kNone = std::string_view::npos;
+  if (!rule.within.empty() && in_file.find(rule.within) == kNone) return kNone;
+  switch (rule.at) {
+    case NameRule::At::Start: return name.starts_with(rule.from) ? 0 : kNone;
+    case NameRule::At::End: return name.ends_with(rule.from) ? name.size() - rule.from.size() : kNone;
+    case NameRule::At::Anywhere: return name.find(rule.from);
+    case NameRule::At::InLayer: break;
+  }
+  const size_t dot = name.starts_with(kLayers) ? name.find('.', kLayers.size()) : kNone;
+  return dot != kNone && name.substr(dot).starts_with(rule.from) ? dot : kNone;
 }
 
-// Nemotron-H: a layer is one mixer behind a norm, of any kind.
-void rename_mixers(std::string& name) {
-  for (const auto& [prefix, instead] : {std::pair<std::string_view, std::string_view>{"backbone.", "model."},
-                                        {"model.embeddings.", "model.embed_tokens."},
-                                        {"model.norm_f.", "model.norm."}})
-    if (name.starts_with(prefix)) name.replace(0, prefix.size(), instead);
-  constexpr std::string_view kLayers = "model.layers.", kNorm = ".norm.weight", kMixer = ".mixer.";
-  if (!name.starts_with(kLayers)) return;
-  const size_t dot = name.find('.', kLayers.size());
-  if (dot == std::string::npos) return;
-  if (std::string_view(name).substr(dot) == kNorm)
-    return void(name.replace(dot, kNorm.size(), ".input_layernorm.weight"));
-  if (!std::string_view(name).substr(dot).starts_with(kMixer)) return;
-  const size_t at = dot + kMixer.size();
-  const std::string leaf = name.substr(at, name.find('.', at) - at);
-  const auto is_one_of = [&](std::initializer_list<std::string_view> leaves) {
-    return std::find(leaves.begin(), leaves.end(), leaf) != leaves.end();
-  };
-  const bool attends = is_one_of({"q_proj", "k_proj", "v_proj", "o_proj"}),
-             mamba = is_one_of({"in_proj", "conv1d", "A_log", "D", "dt_bias", "norm", "out_proj"});
-  name.replace(dot, kMixer.size(), attends ? ".self_attn." : mamba ? ".mamba." : ".mlp.");
-}
-
-// Names of the same parts in other families, beside those of Mixtral.
-void rename_experts(std::string& name) {
-  if (name.find(".mlp.") == std::string::npos) return;
-  for (const auto& [from, to] : {std::pair{".mlp.router.layer.weight", ".mlp.gate.weight"},
-                                 {".mlp.gate.wg.weight", ".mlp.gate.weight"},
-                                 {".mlp.router.weight", ".mlp.gate.weight"},
-                                 {".mlp.router.bias", ".mlp.gate.bias"},
-                                 {".mlp.input_linear.weight", ".mlp.experts.gate_up_proj"},
-                                 {".mlp.output_linear.weight", ".mlp.experts.down_proj"},
-                                 {".mlp.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"},
-                                 {".mlp.moe_statics.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"}})
-    if (name.ends_with(from) && replace(name, from, to)) return;
-}
-
-void rename_mixtral(std::string& name) {
-  if (!replace(name, ".block_sparse_moe.", ".mlp.")) return;
-  if (name.find(".mlp.experts.") == std::string::npos) return;
-  for (const auto& [from, to] : {std::pair{".w1.", ".gate_proj."}, {".w2.", ".down_proj."}, {".w3.", ".up_proj."}})
-    if (replace(name, from, to)) return;
+// The rules of all families, each table once.
+std::vector<std::span<const NameRule>> rules_of(const Families& families) {
+  std::vector<std::span<const NameRule>> out;
+  for (const Family* f : families.list)
+    if (std::none_of(out.begin(), out.end(), [&](const auto& other) { return other.data() == f->names.data(); }))
+      out.push_back(f->names);
+  return out;
 }
 
 // "a.experts.up_proj" or "a.experts.up_proj.weight" -> "a.experts" and "up_proj".
@@ -136,7 +100,7 @@ CheckpointTensor slice_of(const CheckpointTensor& stack, std::string_view scope,
   return t;
 }
 
-// One expert's share of a stack of gpt-oss; parts of gate and up take turns in it.
+// One expert's share of a stack in which parts of gate and up take turns.
 struct Share {
   int64_t expert = 0;
   uint64_t first = 0, step = 1;  // every `step`th from the `first` on
@@ -210,11 +174,11 @@ bool are_blocks(const CheckpointTensor& blocks, const CheckpointTensor& scales) 
          scales.bytes == static_cast<uint64_t>(scales.elements());
 }
 
-// The stacks of gpt-oss, in the layers that have biases of experts.
-class GptOssStacks {
+// Stacks in which gate and up take turns: those of layers that have biases of experts.
+class AlternatingStacks {
  public:
   // Takes all tensors, under their names here; they stay where they are.
-  explicit GptOssStacks(const std::vector<CheckpointTensor>& tensors) {
+  explicit AlternatingStacks(const std::vector<CheckpointTensor>& tensors) {
     for (const CheckpointTensor& t : tensors) {
       const std::string_view name = t.name;
       if (name.ends_with(kBias)) scopes_.emplace(name.substr(0, name.size() - kBias.size()));
@@ -290,20 +254,21 @@ std::set<std::string, std::less<>> turned_scopes(const std::vector<CheckpointTen
 
 }  // namespace
 
-std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> tensors) {
+std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> tensors, const Families& families) {
   std::vector<CheckpointTensor> out;
   out.reserve(tensors.size());
+  const auto names = rules_of(families);
   for (CheckpointTensor& t : tensors) {
     rename_text_model(t.name);
-    rename_mixers(t.name);
-    rename_norms(t.name);
-    rename_mixtral(t.name);
-    rename_experts(t.name);
+    for (const auto& rules : names)
+      for (const NameRule& r : rules)
+        if (const size_t at = place_of(r, t.name, t.file_name); at != std::string::npos)
+          t.name.replace(at, r.from.size(), r.to);
   }
-  const GptOssStacks gpt_oss(tensors);
+  const AlternatingStacks alternating(tensors);
   const auto turned = turned_scopes(tensors);
   for (CheckpointTensor& t : tensors) {
-    if (gpt_oss.take(t, out) || take_biases(t, out)) continue;
+    if (alternating.take(t, out) || take_biases(t, out)) continue;
     const auto name = stack_name(t.name);
     const bool whole = name && t.shape.size() == 3 && t.shape[0] > 0 && t.shape[0] <= kMaxExperts && t.rows() > 0 &&
                        t.bytes % static_cast<uint64_t>(t.rows()) == 0;

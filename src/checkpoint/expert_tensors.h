@@ -3,11 +3,10 @@
 //   model.layers.0.mlp.gate.weight
 //   model.layers.0.mlp.experts.3.gate_proj.weight, up_proj, down_proj
 //
-// Mixtral's files say block_sparse_moe, w1, w3 and w2 for these; transformers 5 and GGUF may store all experts of a
-// layer as one stack, of which each expert is a run of rows, or of columns in the files of Qwen3-VL-MoE; a stack of
-// their biases is a row for each. In gpt-oss's stacks (those with biases) rows of gate and up take turns, floats are
-// stored with rows and columns swapped, and MXFP4 is two tensors, "_blocks" and "_scales".
-// Pure functions.
+// Where the files of a family say otherwise, the family has the rules (Family::names). transformers 5 and GGUF may
+// store all experts of a layer as one stack, of which each expert is a run of rows, or of columns in some files; a
+// stack of their biases is a row for each. In stacks of safetensors with biases rows of gate and up take turns, floats
+// are stored with rows and columns swapped, and MXFP4 is two tensors, "_blocks" and "_scales". Pure functions.
 #pragma once
 
 #include <vector>
@@ -17,6 +16,6 @@
 namespace reprise::checkpoint {
 
 // The same tensors, renamed, and stacks taken apart; nothing is read.
-std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> tensors);
+std::vector<CheckpointTensor> with_single_experts(std::vector<CheckpointTensor> tensors, const Families& families);
 
 }  // namespace reprise::checkpoint

@@ -1,5 +1,7 @@
 #include "checkpoint/family.h"
 
+#include "checkpoint/gguf_groups.h"
+
 namespace reprise::checkpoint {
 
 const Family* Families::find(std::string_view architecture) const {
@@ -14,6 +16,22 @@ const Family* Families::of_model_type(std::string_view model_type) const {
   for (const Family* f : list)
     if (!model_type.empty() && (f->model_type == model_type || f->other_model_type == model_type)) return f;
   return nullptr;
+}
+
+Result<const Family*> Families::of_gguf(const GgufFile& file) const {
+  ASSIGN_OR_RETURN(const auto arch, file.string("general.architecture"));
+  const Family* usual = nullptr;
+  for (const Family* f : list) {
+    if (!arch || f->gguf.name.empty() || f->gguf.name != *arch) continue;
+    if (!f->gguf.holds) {
+      usual = f;
+      continue;
+    }
+    Json none;
+    ASSIGN_OR_RETURN(const bool holds, f->gguf.holds(GgufFields(file, *arch, none)));
+    if (holds) return f;
+  }
+  return usual;
 }
 
 }  // namespace reprise::checkpoint

@@ -10,11 +10,13 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "checkpoint/tensor_names.h"
 
 namespace reprise::checkpoint {
 
 class FieldReader;
 class GgufFields;
+class GgufFile;
 struct ModelConfigFields;
 
 // 0: the file must say it. Of kv_heads and head_dim: as many as heads, and hidden / heads. Of window: none.
@@ -37,6 +39,11 @@ struct GgufFamily {
   Result<bool> (*holds)(const GgufFields& in) = nullptr;
   // Adds what only files of this family have (gguf_groups.h has the usual groups).
   Status (*add)(GgufFields& in) = nullptr;
+  // Names that others have not, or that mean something else there; they go before the usual ones (gguf_names.cpp).
+  std::span<const GgufTensorName> tensors = {};
+  bool interleaved_heads = false;    // the two halves of each head of q and k, row by row
+  bool centred_norms = false;        // norms multiply with 1 + weight; files hold that sum
+  const GgufTower* tower = nullptr;  // its vision tower in a file of its own; null: none is read
 };
 
 struct Family {
@@ -55,6 +62,9 @@ struct Family {
   bool (*slides)(const ModelConfigFields& f, int64_t layer) = nullptr;
   bool window_switch = false;  // the window counts with use_sliding_window only
   GgufFamily gguf = {};
+  // How files of safetensors call tensors otherwise; each rule in turn. A file does not say whose it is, so the rules
+  // of all families apply: they must leave names alone that others have for something else.
+  std::span<const NameRule> names = {};
   std::string_view wrapper = {};  // architecture whose text model this is: its text_config is read
   bool vision = false;            // the wrapper has a vision tower that is computed (checkpoint/vision.h)
   std::string_view eps_key = "rms_norm_eps";
@@ -81,6 +91,8 @@ struct Families {
 
   const Family* find(std::string_view architecture) const;
   const Family* of_model_type(std::string_view model_type) const;
+  // That of a GGUF file: the family that holds it, or else the one that asks nothing. Null when the name is unknown.
+  Result<const Family*> of_gguf(const GgufFile& file) const;
 };
 
 }  // namespace reprise::checkpoint

@@ -1,13 +1,15 @@
 // Names of GGUF tensors in terms of Hugging Face names, and what the conversion did to their rows. llama.cpp's
-// converter stores the q and k projections of the "llama" architecture with the two halves of each head interleaved;
-// the code that reads them under the Hugging Face name must undo that. Those of "qwen35" and "qwen35moe" have the heads
-// of values of their layers with states in another order. Pure functions, any thread.
+// converter stores the q and k projections of some architectures with the two halves of each head interleaved; the
+// code that reads them under the Hugging Face name must undo that. Others have the heads of values of their layers with
+// states in another order. Which do, their families say (tensor_names.h). Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "checkpoint/family.h"
 
 namespace reprise::checkpoint {
 
@@ -30,8 +32,9 @@ struct TiledHeads {
   }
 };
 
+// What GGUF names mean in a file depends on these.
 struct GgufModelShape {
-  std::string architecture;  // general.architecture
+  GgufFamily family = {};  // without a name: of a family that is not known, whose files have the usual names
   int64_t heads = 0;
   int64_t kv_heads = 0;
   // For layers with states whose heads of values are tiled.
@@ -39,10 +42,7 @@ struct GgufModelShape {
   int64_t key = 0;        // size of a key
 };
 
-// What a file has of a number x.
-enum class StoredNumber : uint8_t { Plain, OneMore, NegativeExp };  // x, 1 + x, -exp(x)
-
-struct GgufName {
+struct HfName {
   std::string name;
   // Not 0: rows are stored interleaved within each of this many heads; see stored_row().
   int64_t interleaved_heads = 0;
@@ -50,17 +50,13 @@ struct GgufName {
   TiledHeads tiled = {};
 };
 
-// "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"; none when GGUF has no such tensor.
-std::optional<GgufName> gguf_name(std::string_view hf_name, const GgufModelShape& model);
-// The other direction; none for tensors without a Hugging Face name ("rope_freqs.weight"). A stack of all experts of a
-// layer is "model.layers.3.mlp.experts.up_proj.weight", of vectors ".bias"; the halves of kv_b_proj are k_b_proj and
-// v_b_proj.
-std::optional<std::string> hf_name(std::string_view gguf_name, const GgufModelShape& model = {});
+// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; none for tensors without a Hugging Face name
+// ("rope_freqs.weight"). A stack of all experts of a layer is "model.layers.3.mlp.experts.up_proj.weight", of vectors
+// ".bias"; the halves of kv_b_proj are k_b_proj and v_b_proj.
+std::optional<HfName> hf_name(std::string_view gguf_name, const GgufModelShape& model = {});
 
-// Whether rows of q and k of such files are stored interleaved.
-bool interleaves_heads(std::string_view architecture);
 // Whether heads of values of layers with states are tiled, where there are more of them than key heads.
-bool tiles_heads(std::string_view architecture);
+bool tiles_heads(const GgufFamily& family);
 
 // The row of the file that holds row `row` of the Hugging Face tensor of `rows` rows.
 inline int64_t stored_row(int64_t row, int64_t rows, int64_t interleaved_heads) {

@@ -8,17 +8,6 @@
 namespace reprise::checkpoint {
 namespace {
 
-// The towers that are computed here, by general.architecture of their text models and by clip.projector_type.
-struct Projector {
-  std::string_view text, type;
-  bool windows = false;  // Qwen2.5-VL's; the others have learned positions
-};
-constexpr Projector kProjectors[] = {{"qwen2vl", "qwen2.5vl_merger", true},
-                                     {"qwen3vl", "qwen3vl_merger"},
-                                     {"qwen3vlmoe", "qwen3vl_merger"},
-                                     {"qwen35", "qwen3vl_merger"},
-                                     {"qwen35moe", "qwen3vl_merger"}};
-
 constexpr std::string_view kPatches = "v.patch_embd.weight", kPatchesLater = "v.patch_embd.weight.1",
                            kPlaces = "v.position_embd.weight", kDeep = "clip.vision.is_deepstack_layers";
 
@@ -158,9 +147,9 @@ Status add_cutting(const GgufFile& file, const TowerFields& in, Json& vision) {
 }
 
 // The tokens that stand for pictures and for parts of videos: text files have no other word of them.
-Status add_marks(const GgufFile& text, Json& config) {
+Status add_marks(const GgufTower& tower, const GgufFile& text, Json& config) {
   const GgufValue* tokens = text.find_value("tokenizer.ggml.tokens");
-  for (const auto& [mark, to] : {std::pair{"<|image_pad|>", "image_token_id"}, {"<|video_pad|>", "video_token_id"}}) {
+  for (const auto& [mark, to] : {std::pair{tower.image_mark, "image_token_id"}, {tower.video_mark, "video_token_id"}}) {
     size_t at = 0;
     const size_t count = tokens ? tokens->strings.size() : 0;
     while (at < count && tokens->strings[at] != mark) ++at;
@@ -171,26 +160,16 @@ Status add_marks(const GgufFile& text, Json& config) {
   return Status::ok();
 }
 
-struct TowerName {
-  std::string_view gguf, hf;
-};
-constexpr TowerName kTowerTop[] = {{"v.patch_embd.", "visual.patch_embed.proj."},
-                                   {"v.position_embd.", "visual.pos_embed."}};
-constexpr TowerName kOfBlocks[] = {{"ln1.", "norm1."},         {"ln2.", "norm2."},     {"attn_qkv.", "attn.qkv."},
-                                   {"attn_q.", "attn.q."},     {"attn_k.", "attn.k."}, {"attn_v.", "attn.v."},
-                                   {"attn_out.", "attn.proj."}};
-constexpr TowerName kWindowTop[] = {
-    {"v.post_ln.", "visual.merger.ln_q."}, {"mm.0.", "visual.merger.mlp.0."}, {"mm.2.", "visual.merger.mlp.2."}};
-constexpr TowerName kWindowBlocks[] = {
-    {"ffn_gate.", "mlp.gate_proj."}, {"ffn_up.", "mlp.up_proj."}, {"ffn_down.", "mlp.down_proj."}};
-constexpr TowerName kLearnedTop[] = {{"v.post_ln.", "visual.merger.norm."},
-                                     {"mm.0.", "visual.merger.linear_fc1."},
-                                     {"mm.2.", "visual.merger.linear_fc2."}};
-constexpr TowerName kLearnedBlocks[] = {{"ffn_up.", "mlp.linear_fc1."}, {"ffn_down.", "mlp.linear_fc2."}};
-constexpr TowerName kDeepMergers[] = {{"norm.", "norm."}, {"fc1.", "linear_fc1."}, {"fc2.", "linear_fc2."}};
+constexpr GgufTensorName kNames[] = {{"v.patch_embd.", "visual.patch_embed.proj."},
+                                     {"v.position_embd.", "visual.pos_embed."}};
+constexpr GgufTensorName kBlockNames[] = {
+    {"ln1.", "norm1."},     {"ln2.", "norm2."},     {"attn_qkv.", "attn.qkv."}, {"attn_q.", "attn.q."},
+    {"attn_k.", "attn.k."}, {"attn_v.", "attn.v."}, {"attn_out.", "attn.proj."}};
+constexpr GgufTensorName kDeepMergers[] = {{"norm.", "norm."}, {"fc1.", "linear_fc1."}, {"fc2.", "linear_fc2."}};
 
-std::optional<std::string> named(std::string_view name, std::string_view before, std::span<const TowerName> names) {
-  for (const TowerName& n : names)
+std::optional<std::string> named(std::string_view name, std::string_view before,
+                                 std::span<const GgufTensorName> names) {
+  for (const GgufTensorName& n : names)
     if (name.starts_with(n.gguf)) return fmt::format("{}{}{}", before, n.hf, name.substr(n.gguf.size()));
   return std::nullopt;
 }
@@ -212,19 +191,31 @@ std::optional<std::pair<int64_t, std::string_view>> numbered(std::string_view na
 }
 
 // None: the tower has no such tensor.
-std::optional<std::string> tower_name(std::string_view name, bool windows, const std::vector<int64_t>& deep) {
+std::optional<std::string> tower_name(std::string_view name, const GgufTower& tower, const std::vector<int64_t>& deep) {
   if (const auto block = numbered(name, "v.blk.")) {
     const std::string before = fmt::format("visual.blocks.{}.", block->first);
-    if (auto found = named(block->second, before, kOfBlocks)) return found;
-    return windows ? named(block->second, before, kWindowBlocks) : named(block->second, before, kLearnedBlocks);
+    if (auto found = named(block->second, before, kBlockNames)) return found;
+    return named(block->second, before, tower.block_names);
   }
   if (const auto merger = numbered(name, "v.deepstack.")) {
     const auto at = std::find(deep.begin(), deep.end(), merger->first);
     if (at == deep.end()) return std::nullopt;
     return named(merger->second, fmt::format("visual.deepstack_merger_list.{}.", at - deep.begin()), kDeepMergers);
   }
-  if (auto found = named(name, "", kTowerTop)) return found;
-  return windows ? named(name, "", kWindowTop) : named(name, "", kLearnedTop);
+  if (auto found = named(name, "", kNames)) return found;
+  return named(name, "", tower.names);
+}
+
+// The tower that text models of an architecture take; an error names those that take one.
+Result<const GgufTower*> tower_of(const GgufFile& mmproj, std::string_view arch, const Families& families) {
+  std::vector<std::string_view> known;
+  for (const Family* f : families.list) {
+    if (!f->gguf.tower) continue;
+    if (f->gguf.name == arch) return f->gguf.tower;
+    if (known.empty() || known.back() != f->gguf.name) known.push_back(f->gguf.name);
+  }
+  return error(Code::Unsupported, "`mmproj` {}: text models of general.architecture \"{}\" take none here; allowed: {}",
+               mmproj.source(), arch, fmt::join(known, ", "));
 }
 
 // [rows, 3, side, side] of either frame as [rows, 3 x 2 x side x side], which a patch is.
@@ -255,21 +246,14 @@ Result<CheckpointTensor> joined_patches(const GgufFile& file, const StoredTensor
 
 }  // namespace
 
-Status add_mmproj_fields(const GgufFile& mmproj, const GgufFile& text, Json& config) {
+Status add_mmproj_fields(const GgufFile& mmproj, const GgufFile& text, const Families& families, Json& config) {
   ASSIGN_OR_RETURN(const std::string type, projector_type(mmproj));
-  ASSIGN_OR_RETURN(const auto arch, text.string("general.architecture"));
-  const auto* p = std::find_if(std::begin(kProjectors), std::end(kProjectors),
-                               [&](const Projector& known) { return known.text == arch.value_or(""); });
-  if (p == std::end(kProjectors)) {
-    std::vector<std::string_view> known;
-    for (const Projector& k : kProjectors) known.push_back(k.text);
-    return error(Code::Unsupported,
-                 "`mmproj` {}: text models of general.architecture \"{}\" take none here; allowed: {}", mmproj.source(),
-                 arch.value_or(""), fmt::join(known, ", "));
-  }
-  if (p->type != type)
+  ASSIGN_OR_RETURN(const auto given, text.string("general.architecture"));
+  const std::string arch = given.value_or("");
+  ASSIGN_OR_RETURN(const GgufTower* tower, tower_of(mmproj, arch, families));
+  if (tower->projector != type)
     return error(Code::Unsupported, "`mmproj` {}: clip.projector_type is \"{}\"; allowed with {}: \"{}\"",
-                 mmproj.source(), type, text.source(), p->type);
+                 mmproj.source(), type, text.source(), tower->projector);
   Json vision = Json::object();
   TowerFields in(mmproj, vision);
   for (const auto& [name, to] : {std::pair{"block_count", "depth"},
@@ -285,16 +269,19 @@ Status add_mmproj_fields(const GgufFile& mmproj, const GgufFile& text, Json& con
   ASSIGN_OR_RETURN(const auto merge, in.get("spatial_merge_size"));
   vision["spatial_merge_size"] = merge.value_or(2);
   vision["gguf_queries_apart"] = mmproj.find("v.blk.0.attn_q.weight") != nullptr;
-  RETURN_IF_ERROR(p->windows ? add_windows(mmproj, in, vision) : add_learned(mmproj, text, p->text, in, vision));
+  RETURN_IF_ERROR(tower->windows ? add_windows(mmproj, in, vision) : add_learned(mmproj, text, arch, in, vision));
   RETURN_IF_ERROR(add_cutting(mmproj, in, vision));
-  RETURN_IF_ERROR(add_marks(text, config));
+  RETURN_IF_ERROR(add_marks(*tower, text, config));
   config["vision_config"] = std::move(vision);
   return Status::ok();
 }
 
-Result<std::vector<CheckpointTensor>> mmproj_tensors(const GgufFile& mmproj, size_t file, std::vector<uint8_t>& made) {
+Result<std::vector<CheckpointTensor>> mmproj_tensors(const GgufFile& mmproj, const Families& families, size_t file,
+                                                     std::vector<uint8_t>& made) {
   ASSIGN_OR_RETURN(const std::string type, projector_type(mmproj));
-  const bool windows = type == "qwen2.5vl_merger";
+  GgufTower tower;  // of a kind that none takes, which the reader of its metadata refuses
+  for (const Family* f : families.list)
+    if (f->gguf.tower && f->gguf.tower->projector == type) tower = *f->gguf.tower;
   Json none;
   ASSIGN_OR_RETURN(const std::vector<int64_t> deep, deep_blocks(mmproj, TowerFields(mmproj, none)));
   std::vector<CheckpointTensor> out;
@@ -304,7 +291,7 @@ Result<std::vector<CheckpointTensor>> mmproj_tensors(const GgufFile& mmproj, siz
     if (t.name == kPatches) {
       ASSIGN_OR_RETURN(one, joined_patches(mmproj, t, file + 1, made));
     }
-    if (auto name = tower_name(t.name, windows, deep)) one.name = std::move(*name);
+    if (auto name = tower_name(t.name, tower, deep)) one.name = std::move(*name);
     out.push_back(std::move(one));
   }
   return out;

@@ -1,6 +1,7 @@
 // A vision tower as a GGUF file of its own beside that of its text model, which llama.cpp calls mmproj: its metadata as
 // the fields of config.json, its tensors by the names of Hugging Face. Metadata and names are those of llama.cpp's
-// conversion/qwen3vl.py and qwenvl.py, and of tools/mtmd/clip-impl.h. Plain functions; any thread.
+// tools/mtmd/clip-impl.h and of its conversions; which tower a text model takes, its family says (GgufTower). Plain
+// functions; any thread.
 #pragma once
 
 #include <vector>
@@ -11,10 +12,11 @@
 namespace reprise::checkpoint {
 
 // Adds "vision_config" and the ids of placeholders to the fields of the text model, whose file is `text`.
-Status add_mmproj_fields(const GgufFile& mmproj, const GgufFile& text, Json& config);
+Status add_mmproj_fields(const GgufFile& mmproj, const GgufFile& text, const Families& families, Json& config);
 
 // Tensors of file `file` of a checkpoint. The patch embedding, which has a tensor for each of two frames, is put
 // together in `made`, as a tensor of file `file` + 1.
-Result<std::vector<CheckpointTensor>> mmproj_tensors(const GgufFile& mmproj, size_t file, std::vector<uint8_t>& made);
+Result<std::vector<CheckpointTensor>> mmproj_tensors(const GgufFile& mmproj, const Families& families, size_t file,
+                                                     std::vector<uint8_t>& made);
 
 }  // namespace reprise::checkpoint

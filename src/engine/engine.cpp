@@ -171,7 +171,7 @@ Status Engine::open_checkpoint() {
                           : "`load_format` dummy reads no weights");
   if (folder || options_.load_format == LoadFormat::Dummy) RETURN_IF_ERROR(read_config());
   if (options_.load_format == LoadFormat::Dummy) return Status::ok();
-  ASSIGN_OR_RETURN(auto opened, Checkpoint::open(options_.model_path));
+  ASSIGN_OR_RETURN(auto opened, Checkpoint::open(options_.model_path, models::families()));
   const bool gguf = opened.format() == Checkpoint::Format::Gguf;
   if (options_.load_format == LoadFormat::Gguf && !gguf)
     return invalid("{}: not a GGUF file, but `load_format` gguf was given", options_.model_path);
@@ -182,7 +182,7 @@ Status Engine::open_checkpoint() {
     if (!gguf) return invalid("`mmproj` {}: {} is no GGUF file", options_.mmproj_path, options_.model_path);
     auto mmproj = checkpoint::GgufFile::open(options_.mmproj_path);
     if (!mmproj) return mmproj.status().at("`mmproj`");
-    RETURN_IF_ERROR(checkpoint_->add_mmproj(std::move(*mmproj)));
+    RETURN_IF_ERROR(checkpoint_->add_mmproj(std::move(*mmproj), models::families()));
   }
   if (!folder) RETURN_IF_ERROR(read_config());
   if (options_.prediction) RETURN_IF_ERROR(open_prediction());

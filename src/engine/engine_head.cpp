@@ -60,7 +60,7 @@ Status Engine::open_prediction() {
 
 // The head's own tensors, and the embedding and the head of the model.
 Status Engine::open_trained_head() {
-  ASSIGN_OR_RETURN(auto model, checkpoint::Checkpoint::open(options_.borrows_from));
+  ASSIGN_OR_RETURN(auto model, checkpoint::Checkpoint::open(options_.borrows_from, models::families()));
   if (model.gguf() || checkpoint_->gguf())
     return error(Code::Unsupported,
                  "`speculative_draft_model_path` {}: heads of EAGLE and their models are read from "

@@ -126,6 +126,13 @@ Status read_roberta_scores(const checkpoint::FieldReader& in, ModelConfigFields&
   return read_roberta(in, out);
 }
 
+// Encoders inside models with a head, and norms of old files.
+using checkpoint::NameRule;
+constexpr NameRule kNames[] = {{NameRule::At::Start, "bert.", ""},
+                               {NameRule::At::Start, "roberta.", ""},
+                               {NameRule::At::End, ".LayerNorm.gamma", ".LayerNorm.weight"},
+                               {NameRule::At::End, ".LayerNorm.beta", ".LayerNorm.bias"}};
+
 constexpr std::string_view kUnread[] = {"pooler.", "embeddings.position_ids", "cls.", "lm_head."};
 constexpr std::string_view kUnreadScores[] = {"embeddings.position_ids"};
 
@@ -143,6 +150,7 @@ const ModelSpec kBert{.family = {.architecture = "BertModel",
                                  .sizes = kSizes,
                                  .fields = kFields,
                                  .read = read,
+                                 .names = kNames,
                                  .eps_key = "layer_norm_eps",
                                  .activation_key = "hidden_act",
                                  .activation = "gelu"},
@@ -156,6 +164,7 @@ const ModelSpec kBertScores{.family = {.architecture = "BertForSequenceClassific
                                        .sizes = kSizes,
                                        .fields = kFields,
                                        .read = read_scores,
+                                       .names = kNames,
                                        .eps_key = "layer_norm_eps",
                                        .activation_key = "hidden_act",
                                        .activation = "gelu"},
@@ -169,6 +178,7 @@ const ModelSpec kRoberta{.family = {.architecture = "RobertaModel",
                                     .sizes = kRobertaSizes,
                                     .fields = kFields,
                                     .read = read_roberta,
+                                    .names = kNames,
                                     .eps_key = "layer_norm_eps",
                                     .activation_key = "hidden_act",
                                     .activation = "gelu"},
@@ -182,6 +192,7 @@ const ModelSpec kRobertaScores{.family = {.architecture = "RobertaForSequenceCla
                                           .sizes = kRobertaSizes,
                                           .fields = kFields,
                                           .read = read_roberta_scores,
+                                          .names = kNames,
                                           .eps_key = "layer_norm_eps",
                                           .activation_key = "hidden_act",
                                           .activation = "gelu"},
@@ -195,6 +206,7 @@ const ModelSpec kXlmRoberta{.family = {.architecture = "XLMRobertaModel",
                                        .sizes = kXlmRobertaSizes,
                                        .fields = kFields,
                                        .read = read_roberta,
+                                       .names = kNames,
                                        .eps_key = "layer_norm_eps",
                                        .activation_key = "hidden_act",
                                        .activation = "gelu"},
@@ -208,6 +220,7 @@ const ModelSpec kXlmRobertaScores{.family = {.architecture = "XLMRobertaForSeque
                                              .sizes = kXlmRobertaSizes,
                                              .fields = kFields,
                                              .read = read_roberta_scores,
+                                             .names = kNames,
                                              .eps_key = "layer_norm_eps",
                                              .activation_key = "hidden_act",
                                              .activation = "gelu"},

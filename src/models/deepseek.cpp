@@ -154,20 +154,23 @@ Result<bool> holds_v3(const GgufFields& r) {
 
 }  // namespace
 
-const ModelSpec kDeepseekV2{
-    .family = {.architecture = "DeepseekV2ForCausalLM",
-               .model_type = "deepseek_v2",
-               .sizes = {.vocab = 102400,
-                         .hidden = 4096,
-                         .intermediate = 11008,
-                         .layers = 32,
-                         .heads = 32,
-                         .head_dim = 64,
-                         .positions = 2048},
-               .fields = kFields,
-               .read = read_v2,
-               .gguf = {.name = "deepseek2", .latent = true, .experts = "n_routed_experts", .add = add_v2}},
-    .forward = forward<false>};
+const ModelSpec kDeepseekV2{.family = {.architecture = "DeepseekV2ForCausalLM",
+                                       .model_type = "deepseek_v2",
+                                       .sizes = {.vocab = 102400,
+                                                 .hidden = 4096,
+                                                 .intermediate = 11008,
+                                                 .layers = 32,
+                                                 .heads = 32,
+                                                 .head_dim = 64,
+                                                 .positions = 2048},
+                                       .fields = kFields,
+                                       .read = read_v2,
+                                       .gguf = {.name = "deepseek2",
+                                                .latent = true,
+                                                .experts = "n_routed_experts",
+                                                .add = add_v2,
+                                                .tensors = kSharedExpertTensors}},
+                            .forward = forward<false>};
 
 namespace {
 
@@ -190,7 +193,8 @@ const ModelSpec kDeepseekV3{.family = {.architecture = "DeepseekV3ForCausalLM",
                                                 .latent = true,
                                                 .experts = "n_routed_experts",
                                                 .holds = holds_v3,
-                                                .add = add_v3}},
+                                                .add = add_v3,
+                                                .tensors = kSharedExpertTensors}},
                             .forward = forward<false>,
                             .prediction = &kPredictionV3};
 

@@ -102,6 +102,9 @@ Status read_moe(const FieldReader& in, ModelConfigFields& out) {
   return Status::ok();
 }
 
+constexpr checkpoint::NameRule kMoeNames[] = {
+    {checkpoint::NameRule::At::End, ".mlp.moe_statics.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"}};
+
 }  // namespace
 
 const ModelSpec kErnie{.family = {.architecture = "Ernie4_5ForCausalLM",
@@ -137,7 +140,11 @@ const ModelSpec kErnieMoe{.family = {.architecture = "Ernie4_5_MoeForCausalLM",
                                                .tied = true},
                                      .fields = kFieldsMoe,
                                      .read = read_moe,
-                                     .gguf = {.name = "ernie4_5-moe", .experts = "moe_num_experts", .add = add_moe}},
+                                     .gguf = {.name = "ernie4_5-moe",
+                                              .experts = "moe_num_experts",
+                                              .add = add_moe,
+                                              .tensors = kSharedExpertTensors},
+                                     .names = kMoeNames},
                           .forward = forward_experts};
 
 }  // namespace reprise::models::ernie

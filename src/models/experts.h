@@ -1,4 +1,5 @@
-// expert_spec: how a configuration says that a layer chooses and weighs its experts. A plain function; any thread.
+// expert_spec: how a configuration says that a layer chooses and weighs its experts; and names of experts that several
+// families have. A plain function; any thread.
 #pragma once
 
 #include "checkpoint/config.h"
@@ -19,5 +20,11 @@ inline nn::ExpertSpec expert_spec(const checkpoint::ExpertFields& e) {
           .group_score = e.group_score,
           .choice_bias = e.choice_bias};
 }
+
+// Shared experts where there may be several.
+inline constexpr checkpoint::GgufTensorName kSharedExpertTensors[] = {
+    {"ffn_gate_shexp.", "mlp.shared_experts.gate_proj."},
+    {"ffn_up_shexp.", "mlp.shared_experts.up_proj."},
+    {"ffn_down_shexp.", "mlp.shared_experts.down_proj."}};
 
 }  // namespace reprise::models

@@ -87,6 +87,8 @@ Status add(checkpoint::GgufFields& in) {
   return checkpoint::add_window_pattern(in);
 }
 
+constexpr checkpoint::GgufTensorName kTensors[] = {{"ffn_norm.", "pre_feedforward_layernorm."}};
+
 constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t positions, double theta) {
   return {.vocab = vocab,
           .hidden = 2304,
@@ -103,30 +105,32 @@ constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t positions, doubl
 
 }  // namespace
 
-const ModelSpec kGemma2{.family = {.architecture = "Gemma2ForCausalLM",
-                                   .model_type = "gemma2",
-                                   .sizes = sizes(256000, 8192, 1e4),
-                                   .fields = kFields,
-                                   .read = read2,
-                                   .slides = slides2,
-                                   .gguf = {.name = "gemma2", .windows = true, .add = add},
-                                   .activation_key = "hidden_activation",
-                                   .activation = "gelu_pytorch_tanh"},
-                        .forward = forward};
+const ModelSpec kGemma2{
+    .family = {.architecture = "Gemma2ForCausalLM",
+               .model_type = "gemma2",
+               .sizes = sizes(256000, 8192, 1e4),
+               .fields = kFields,
+               .read = read2,
+               .slides = slides2,
+               .gguf = {.name = "gemma2", .windows = true, .add = add, .tensors = kTensors, .centred_norms = true},
+               .activation_key = "hidden_activation",
+               .activation = "gelu_pytorch_tanh"},
+    .forward = forward};
 
-const ModelSpec kGemma3{.family = {.architecture = "Gemma3ForCausalLM",
-                                   .model_type = "gemma3_text",
-                                   .sizes = sizes(262208, 131072, 1e6),
-                                   .fields = kFields3,
-                                   .read = read3,
-                                   .slides = slides3,
-                                   .gguf = {.name = "gemma3", .windows = true, .add = add},
-                                   .wrapper = "Gemma3ForConditionalGeneration",
-                                   .activation_key = "hidden_activation",
-                                   .activation = "gelu_pytorch_tanh",
-                                   .sliding_rotation = true,
-                                   .sliding_theta = 1e4},
-                        .forward = forward,
-                        .qk_norm = true};
+const ModelSpec kGemma3{
+    .family = {.architecture = "Gemma3ForCausalLM",
+               .model_type = "gemma3_text",
+               .sizes = sizes(262208, 131072, 1e6),
+               .fields = kFields3,
+               .read = read3,
+               .slides = slides3,
+               .gguf = {.name = "gemma3", .windows = true, .add = add, .tensors = kTensors, .centred_norms = true},
+               .wrapper = "Gemma3ForConditionalGeneration",
+               .activation_key = "hidden_activation",
+               .activation = "gelu_pytorch_tanh",
+               .sliding_rotation = true,
+               .sliding_theta = 1e4},
+    .forward = forward,
+    .qk_norm = true};
 
 }  // namespace reprise::models::gemma

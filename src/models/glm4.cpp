@@ -21,6 +21,10 @@ Status read(const checkpoint::FieldReader& in, checkpoint::ModelConfigFields& ou
   return in.boolean("attention_bias", true, out.attention_bias);
 }
 
+constexpr checkpoint::GgufTensorName kTensors[] = {{"post_attention_norm.", "post_self_attn_layernorm."},
+                                                   {"post_ffw_norm.", "post_mlp_layernorm."},
+                                                   {"ffn_up.", "mlp.gate_up_proj."}};
+
 }  // namespace
 
 const ModelSpec kGlm4{.family = {.architecture = "Glm4ForCausalLM",
@@ -37,7 +41,7 @@ const ModelSpec kGlm4{.family = {.architecture = "Glm4ForCausalLM",
                                            .rotated = 0.5},
                                  .fields = kFields,
                                  .read = read,
-                                 .gguf = {.name = "glm4"},
+                                 .gguf = {.name = "glm4", .tensors = kTensors},
                                  .partial_rotation = true},
                       .forward = forward};
 

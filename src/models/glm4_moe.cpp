@@ -73,23 +73,24 @@ Status add(checkpoint::GgufFields& in) {
 extern const ModelSpec kPrediction;  // below, behind the family that it is of
 }  // namespace
 
-const ModelSpec kGlm4Moe{.family = {.architecture = "Glm4MoeForCausalLM",
-                                    .model_type = "glm4_moe",
-                                    .sizes = {.vocab = 151552,
-                                              .hidden = 4096,
-                                              .intermediate = 10944,
-                                              .layers = 46,
-                                              .heads = 96,
-                                              .kv_heads = 8,
-                                              .positions = 131072,
-                                              .eps = 1e-5,
-                                              .rotated = 0.5},
-                                    .fields = kFields,
-                                    .read = read,
-                                    .gguf = {.name = "glm4moe", .experts = "n_routed_experts", .add = add},
-                                    .partial_rotation = true},
-                         .forward = forward<false>,
-                         .prediction = &kPrediction};
+const ModelSpec kGlm4Moe{
+    .family = {.architecture = "Glm4MoeForCausalLM",
+               .model_type = "glm4_moe",
+               .sizes = {.vocab = 151552,
+                         .hidden = 4096,
+                         .intermediate = 10944,
+                         .layers = 46,
+                         .heads = 96,
+                         .kv_heads = 8,
+                         .positions = 131072,
+                         .eps = 1e-5,
+                         .rotated = 0.5},
+               .fields = kFields,
+               .read = read,
+               .gguf = {.name = "glm4moe", .experts = "n_routed_experts", .add = add, .tensors = kSharedExpertTensors},
+               .partial_rotation = true},
+    .forward = forward<false>,
+    .prediction = &kPrediction};
 
 namespace {
 

@@ -56,6 +56,9 @@ bool slides(const checkpoint::ModelConfigFields& f, int64_t layer) {
   return f.listed_as_sliding(layer).value_or(layer % 2 == 0);
 }
 
+constexpr checkpoint::NameRule kNames[] = {{checkpoint::NameRule::At::End, ".mlp.router.weight", ".mlp.gate.weight"},
+                                           {checkpoint::NameRule::At::End, ".mlp.router.bias", ".mlp.gate.bias"}};
+
 }  // namespace
 
 const ModelSpec kGptOss{
@@ -75,7 +78,8 @@ const ModelSpec kGptOss{
                .fields = kFields,
                .read = read,
                .slides = slides,
-               .gguf = {.name = "gpt-oss", .windows = true, .experts = "num_local_experts", .add = add}},
+               .gguf = {.name = "gpt-oss", .windows = true, .experts = "num_local_experts", .add = add},
+               .names = kNames},
     .forward = forward};
 
 }  // namespace reprise::models::gpt_oss

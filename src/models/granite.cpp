@@ -67,16 +67,19 @@ const ModelSpec kGranite{.family = {.architecture = "GraniteForCausalLM",
                                     .sizes = kSizes,
                                     .fields = kFields,
                                     .read = read_scales,
-                                    .gguf = {.name = "granite", .add = add_scales}},
+                                    .gguf = {.name = "granite", .add = add_scales, .interleaved_heads = true}},
                          .forward = forward};
 
-const ModelSpec kGraniteMoe{
-    .family = {.architecture = "GraniteMoeForCausalLM",
-               .model_type = "granitemoe",
-               .sizes = kSizes,
-               .fields = kFieldsMoe,
-               .read = read_moe,
-               .gguf = {.name = "granitemoe", .experts = "num_local_experts", .add = add_scales}},
-    .forward = forward_experts};
+const ModelSpec kGraniteMoe{.family = {.architecture = "GraniteMoeForCausalLM",
+                                       .model_type = "granitemoe",
+                                       .sizes = kSizes,
+                                       .fields = kFieldsMoe,
+                                       .read = read_moe,
+                                       .gguf = {.name = "granitemoe",
+                                                .experts = "num_local_experts",
+                                                .add = add_scales,
+                                                .interleaved_heads = true},
+                                       .names = kMoeNames},
+                            .forward = forward_experts};
 
 }  // namespace reprise::models::granite

@@ -138,7 +138,12 @@ const ModelSpec kGraniteHybrid{
          .sizes = {.vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048},
          .fields = kFields,
          .read = read,
-         .gguf = {.name = "granitehybrid", .experts = "num_local_experts", .add = add}},
+         .gguf = {.name = "granitehybrid",
+                  .experts = "num_local_experts",
+                  .add = add,
+                  .tensors = kMambaTensors,
+                  .interleaved_heads = true},
+         .names = granite::kMoeNames},
     .forward = forward,
     .declare = declare_mamba};
 

@@ -75,6 +75,11 @@ Status read_moe(const FieldReader& in, ModelConfigFields& out) {
   return in.integer("moe_layer_num_skipped", 0, 0, 0, skipped);
 }
 
+constexpr checkpoint::GgufTensorName kTensors[] = {{"attn_q_norm.", "self_attn.query_layernorm."},
+                                                   {"attn_k_norm.", "self_attn.key_layernorm."}};
+constexpr checkpoint::NameRule kMoeNames[] = {
+    {checkpoint::NameRule::At::End, ".mlp.gate.wg.weight", ".mlp.gate.weight"}};
+
 }  // namespace
 
 const ModelSpec kHunyuan{.family = {.architecture = "HunYuanDenseV1ForCausalLM",
@@ -87,7 +92,7 @@ const ModelSpec kHunyuan{.family = {.architecture = "HunYuanDenseV1ForCausalLM",
                                               .positions = 2048,
                                               .eps = 1e-5},
                                     .fields = kFields,
-                                    .gguf = {.name = "hunyuan-dense"},
+                                    .gguf = {.name = "hunyuan-dense", .tensors = kTensors},
                                     .fixed_ntk = true},
                          .forward = forward,
                          .qk_norm = true};
@@ -103,6 +108,7 @@ const ModelSpec kHunyuanMoe{.family = {.architecture = "HunYuanMoEV1ForCausalLM"
                                                  .eps = 1e-5},
                                        .fields = kFieldsMoe,
                                        .read = read_moe,
+                                       .names = kMoeNames,
                                        .fixed_ntk = true},
                             .forward = forward_experts,
                             .qk_norm = true};

@@ -37,7 +37,7 @@ const ModelSpec kLlama{
          .model_type = "llama",
          .sizes = {.vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048},
          .fields = kFields,
-         .gguf = {.name = "llama"}},
+         .gguf = {.name = "llama", .interleaved_heads = true}},
     .forward = forward};
 
 const ModelSpec kInternLm3{.family = {.architecture = "InternLM3ForCausalLM",

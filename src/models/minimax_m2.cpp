@@ -37,6 +37,13 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
   return Status::ok();
 }
 
+constexpr checkpoint::NameRule kNames[] = {
+    {.from = ".w1.", .to = ".gate_proj.", .within = ".block_sparse_moe.experts."},
+    {.from = ".w2.", .to = ".down_proj.", .within = ".block_sparse_moe.experts."},
+    {.from = ".w3.", .to = ".up_proj.", .within = ".block_sparse_moe.experts."},
+    {.from = ".block_sparse_moe.", .to = ".mlp."},
+    {checkpoint::NameRule::At::End, ".mlp.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"}};
+
 }  // namespace
 
 const ModelSpec kMiniMaxM2{.family = {.architecture = "MiniMaxM2ForCausalLM",
@@ -53,6 +60,7 @@ const ModelSpec kMiniMaxM2{.family = {.architecture = "MiniMaxM2ForCausalLM",
                                       .fields = kFields,
                                       .read = read,
                                       .gguf = {.name = "minimax-m2", .experts = "num_local_experts"},
+                                      .names = kNames,
                                       .partial_rotation = true},
                            .forward = forward,
                            .qk_norm = true};

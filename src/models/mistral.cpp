@@ -86,7 +86,7 @@ const ModelSpec kMistral{.family = {.architecture = "MistralForCausalLM",
                                               .positions = 131072,
                                               .window = 4096},
                                     .slides = slides,
-                                    .gguf = {.name = "mistral", .windows = true},
+                                    .gguf = {.name = "mistral", .windows = true, .interleaved_heads = true},
                                     .wrapper = "Mistral3ForConditionalGeneration"},
                          .forward = forward};
 

@@ -176,27 +176,48 @@ Status add(checkpoint::GgufFields& in) {
   return Status::ok();
 }
 
+// A layer is one mixer behind a norm, of any kind; here each kind has its own name.
+using checkpoint::NameRule;
+constexpr NameRule kNames[] = {{NameRule::At::Start, "backbone.", "model."},
+                               {NameRule::At::Start, "model.embeddings.", "model.embed_tokens."},
+                               {NameRule::At::Start, "model.norm_f.", "model.norm."},
+                               {NameRule::At::InLayer, ".norm.weight", ".input_layernorm.weight"},
+                               {NameRule::At::InLayer, ".mixer.q_proj.", ".self_attn.q_proj."},
+                               {NameRule::At::InLayer, ".mixer.k_proj.", ".self_attn.k_proj."},
+                               {NameRule::At::InLayer, ".mixer.v_proj.", ".self_attn.v_proj."},
+                               {NameRule::At::InLayer, ".mixer.o_proj.", ".self_attn.o_proj."},
+                               {NameRule::At::InLayer, ".mixer.in_proj.", ".mamba.in_proj."},
+                               {NameRule::At::InLayer, ".mixer.conv1d.", ".mamba.conv1d."},
+                               {NameRule::At::InLayer, ".mixer.A_log", ".mamba.A_log"},
+                               {NameRule::At::InLayer, ".mixer.D", ".mamba.D"},
+                               {NameRule::At::InLayer, ".mixer.dt_bias", ".mamba.dt_bias"},
+                               {NameRule::At::InLayer, ".mixer.norm.", ".mamba.norm."},
+                               {NameRule::At::InLayer, ".mixer.out_proj.", ".mamba.out_proj."},
+                               {NameRule::At::InLayer, ".mixer.", ".mlp."}};
+
 constexpr std::string_view kUnread[] = {"mtp."};
 
 }  // namespace
 
-const ModelSpec kNemotronH{.family = {.architecture = "NemotronHForCausalLM",
-                                      .model_type = "nemotron_h",
-                                      .sizes = {.vocab = 131072,
-                                                .hidden = 4096,
-                                                .intermediate = 21504,
-                                                .layers = 52,
-                                                .heads = 32,
-                                                .kv_heads = 8,
-                                                .head_dim = 128,
-                                                .positions = 4096,
-                                                .eps = 1e-5},
-                                      .fields = kFields,
-                                      .read = read,
-                                      .gguf = {.name = "nemotron_h", .add = add},
-                                      .eps_key = "layer_norm_epsilon"},
-                           .forward = forward,
-                           .unread = kUnread,
-                           .declare = declare_mamba};
+const ModelSpec kNemotronH{
+    .family = {.architecture = "NemotronHForCausalLM",
+               .model_type = "nemotron_h",
+               .sizes = {.vocab = 131072,
+                         .hidden = 4096,
+                         .intermediate = 21504,
+                         .layers = 52,
+                         .heads = 32,
+                         .kv_heads = 8,
+                         .head_dim = 128,
+                         .positions = 4096,
+                         .eps = 1e-5},
+               .fields = kFields,
+               .read = read,
+               .gguf = {.name = "nemotron_h", .add = add, .tensors = kMambaTensors, .interleaved_heads = true},
+               .names = kNames,
+               .eps_key = "layer_norm_epsilon"},
+    .forward = forward,
+    .unread = kUnread,
+    .declare = declare_mamba};
 
 }  // namespace reprise::models::nemotron_h

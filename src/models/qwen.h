@@ -1,4 +1,5 @@
-// What the Qwen families have in common: their rules of the attention window, and a body. Plain functions; any thread.
+// What the Qwen families have in common: their rules of the attention window, a body, and the vision tower of their
+// GGUF files. Plain functions; any thread.
 #pragma once
 
 #include "checkpoint/config.h"
@@ -17,5 +18,10 @@ inline bool qwen_slides(const checkpoint::ModelConfigFields& f, int64_t layer) {
 namespace qwen_moe {
 ModelOutputs qwen3_moe(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
 }  // namespace qwen_moe
+
+// The tower of Qwen3-VL and Qwen3.5.
+namespace qwen_vl {
+extern const checkpoint::GgufTower kQwen3Tower;
+}  // namespace qwen_vl
 
 }  // namespace reprise::models

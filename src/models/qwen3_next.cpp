@@ -7,6 +7,7 @@
 #include "models/draft_head.h"
 #include "models/experts.h"
 #include "models/image_step.h"
+#include "models/qwen.h"
 #include "models/state_layers.h"
 #include "nn/gated.h"
 
@@ -180,6 +181,26 @@ Status read_35_moe(const FieldReader& in, ModelConfigFields& out) {
   return read_tower(in, out);
 }
 
+// Layers with states; older files have qkv and gate in one tensor.
+using checkpoint::StoredNumber;
+constexpr checkpoint::GgufTensorName kNextNames[] = {
+    {"attn_qkv.", "linear_attn.in_proj_qkv."}, {"attn_gate.", "linear_attn.in_proj_z."},
+    {"ssm_in.", "linear_attn.in_proj_qkvz."},  {"ssm_ba.", "linear_attn.in_proj_ba."},
+    {"ssm_conv1d.", "linear_attn.conv1d."},    {"ssm_a", "linear_attn.A_log", StoredNumber::NegativeExp},
+    {"ssm_dt.bias", "linear_attn.dt_bias"},    {"ssm_norm.", "linear_attn.norm.", StoredNumber::Plain},
+    {"ssm_out.", "linear_attn.out_proj."}};
+using checkpoint::TiledPart;
+constexpr checkpoint::GgufTensorName k35Names[] = {
+    {"attn_qkv.", "linear_attn.in_proj_qkv.", {}, TiledPart::RowsBehindKeys},
+    {"attn_gate.", "linear_attn.in_proj_z.", {}, TiledPart::Rows},
+    {"ssm_alpha.", "linear_attn.in_proj_a.", {}, TiledPart::Numbers},
+    {"ssm_beta.", "linear_attn.in_proj_b.", {}, TiledPart::Numbers},
+    {"ssm_conv1d.", "linear_attn.conv1d.", {}, TiledPart::RowsBehindKeys},
+    {"ssm_a", "linear_attn.A_log", StoredNumber::NegativeExp, TiledPart::Numbers},
+    {"ssm_dt.bias", "linear_attn.dt_bias", {}, TiledPart::Numbers},
+    {"ssm_norm.", "linear_attn.norm.", StoredNumber::Plain},
+    {"ssm_out.", "linear_attn.out_proj.", {}, TiledPart::Columns}};
+
 constexpr std::string_view kUnread[] = {"mtp."};
 
 constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t hidden, int64_t intermediate, int64_t layers,
@@ -205,7 +226,11 @@ const ModelSpec kQwen3Next{.family = {.architecture = "Qwen3NextForCausalLM",
                                       .fields = kFieldsNext,
                                       .read = read_next,
                                       .window_switch = true,
-                                      .gguf = {.name = "qwen3next", .experts = "num_experts", .add = add_next},
+                                      .gguf = {.name = "qwen3next",
+                                               .experts = "num_experts",
+                                               .add = add_next,
+                                               .tensors = kNextNames,
+                                               .centred_norms = true},
                                       .partial_rotation = true},
                            .forward = forward_next,
                            .qk_norm = true,
@@ -219,7 +244,11 @@ const ModelSpec kQwen35{.family = {.architecture = "Qwen3_5ForCausalLM",
                                    .fields = kDenseFields,
                                    .read = read_35,
                                    .window_switch = true,
-                                   .gguf = {.name = "qwen35", .add = add_35},
+                                   .gguf = {.name = "qwen35",
+                                            .add = add_35,
+                                            .tensors = k35Names,
+                                            .centred_norms = true,
+                                            .tower = &qwen_vl::kQwen3Tower},
                                    .wrapper = "Qwen3_5ForConditionalGeneration",
                                    .vision = true,
                                    .partial_rotation = true},
@@ -236,7 +265,12 @@ const ModelSpec kQwen35Moe{.family = {.architecture = "Qwen3_5MoeForCausalLM",
                                       .fields = kFields35Moe,
                                       .read = read_35_moe,
                                       .window_switch = true,
-                                      .gguf = {.name = "qwen35moe", .experts = "num_experts", .add = add_35_moe},
+                                      .gguf = {.name = "qwen35moe",
+                                               .experts = "num_experts",
+                                               .add = add_35_moe,
+                                               .tensors = k35Names,
+                                               .centred_norms = true,
+                                               .tower = &qwen_vl::kQwen3Tower},
                                       .wrapper = "Qwen3_5MoeForConditionalGeneration",
                                       .vision = true,
                                       .partial_rotation = true},

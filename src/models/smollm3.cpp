@@ -61,7 +61,7 @@ const ModelSpec kSmolLm3{.family = {.architecture = "SmolLM3ForCausalLM",
                                     .read = read,
                                     .slides = slides,
                                     .window_switch = true,
-                                    .gguf = {.name = "smollm3"}},
+                                    .gguf = {.name = "smollm3", .interleaved_heads = true}},
                          .forward = forward};
 
 }  // namespace reprise::models::smollm3

@@ -38,27 +38,32 @@ bool slides(const ModelConfigFields& f, int64_t layer) {
   return f.listed_as_sliding(layer).value_or(f.sliding_window.has_value());
 }
 
+constexpr checkpoint::GgufTensorName kTensors[] = {{"ffn_up.", "mlp.c_fc."}, {"ffn_down.", "mlp.c_proj."}};
+
 }  // namespace
 
-const ModelSpec kStarcoder2{
-    .family = {.architecture = "Starcoder2ForCausalLM",
-               .model_type = "starcoder2",
-               .sizes = {.vocab = 49152,
-                         .hidden = 3072,
-                         .intermediate = 12288,
-                         .layers = 30,
-                         .heads = 24,
-                         .kv_heads = 2,
-                         .positions = 4096,
-                         .eps = 1e-5,
-                         .tied = true},
-               .fields = kFields,
-               .read = read,
-               .slides = slides,
-               .gguf = {.name = "starcoder2", .windows = true, .eps = "attention.layer_norm_epsilon", .add = add},
-               .eps_key = "norm_epsilon",
-               .activation_key = "hidden_act",
-               .activation = "gelu_pytorch_tanh"},
-    .forward = forward};
+const ModelSpec kStarcoder2{.family = {.architecture = "Starcoder2ForCausalLM",
+                                       .model_type = "starcoder2",
+                                       .sizes = {.vocab = 49152,
+                                                 .hidden = 3072,
+                                                 .intermediate = 12288,
+                                                 .layers = 30,
+                                                 .heads = 24,
+                                                 .kv_heads = 2,
+                                                 .positions = 4096,
+                                                 .eps = 1e-5,
+                                                 .tied = true},
+                                       .fields = kFields,
+                                       .read = read,
+                                       .slides = slides,
+                                       .gguf = {.name = "starcoder2",
+                                                .windows = true,
+                                                .eps = "attention.layer_norm_epsilon",
+                                                .add = add,
+                                                .tensors = kTensors},
+                                       .eps_key = "norm_epsilon",
+                                       .activation_key = "hidden_act",
+                                       .activation = "gelu_pytorch_tanh"},
+                            .forward = forward};
 
 }  // namespace reprise::models::starcoder2

@@ -23,6 +23,16 @@ struct StateSizes {
 void declare_states(const checkpoint::ModelConfigFields& f, const TraceOptions& trace, const StateSizes& sizes,
                     StepSpec& step);
 
+// Mamba-2's names in GGUF files.
+inline constexpr checkpoint::GgufTensorName kMambaTensors[] = {
+    {"ssm_in.", "mamba.in_proj."},
+    {"ssm_conv1d.", "mamba.conv1d."},
+    {"ssm_a", "mamba.A_log", checkpoint::StoredNumber::NegativeExp},
+    {"ssm_d", "mamba.D"},
+    {"ssm_dt.bias", "mamba.dt_bias"},
+    {"ssm_norm.", "mamba.norm."},
+    {"ssm_out.", "mamba.out_proj."}};
+
 // Mamba-2's, from what checkpoint::read_mamba() has read.
 nn::MambaSpec mamba_spec(const checkpoint::ModelConfigFields& f);
 void declare_mamba(const ModelConfig& config, const TraceOptions& trace, StepSpec& step);

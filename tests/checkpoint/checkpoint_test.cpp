@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/helpers.h"
 #include "checkpoint/shard_index.h"
+#include "models/model.h"
 
 namespace reprise::checkpoint::checkpoint_test {
 namespace {
@@ -31,7 +33,7 @@ TEST(Checkpoint, EveryModelOfTheTestDataOpens) {
   for (const auto& entry : fs::directory_iterator(data_dir() + "/models")) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().string());
-    auto c = Checkpoint::open(entry.path().string());
+    auto c = Checkpoint::open(entry.path().string(), models::families());
     ASSERT_TRUE(c.is_ok()) << c.status().message();
     ++seen;
     for (const CheckpointTensor& t : c->tensors()) {
@@ -47,7 +49,7 @@ TEST(Checkpoint, EveryModelOfTheTestDataOpens) {
 }
 
 TEST(Checkpoint, ShardsReadLikeOneFile) {
-  auto c = Checkpoint::open(data_dir() + "/models/llama_gqa4_sharded");
+  auto c = Checkpoint::open(data_dir() + "/models/llama_gqa4_sharded", models::families());
   ASSERT_TRUE(c.is_ok()) << c.status().message();
   EXPECT_EQ(c->total_bytes(), 245632u);
   const CheckpointTensor* t = c->find("model.layers.1.mlp.up_proj.weight");
@@ -70,7 +72,7 @@ TEST(Checkpoint, ShardIndexErrors) {
     f.write("model-1.safetensors", one_tensor("a", 1));
     f.write("model-2.safetensors", one_tensor("b", 2));
     f.write("model.safetensors.index.json", index(map));
-    return Checkpoint::open(f.path).status();
+    return Checkpoint::open(f.path, models::families()).status();
   };
   EXPECT_TRUE(open(R"({"a":"model-1.safetensors","b":"model-2.safetensors"})").is_ok());
   expect_error(open(R"({"a":"model-2.safetensors","b":"model-1.safetensors"})"), {"index places it in"});
@@ -91,11 +93,12 @@ TEST(Checkpoint, ShardIndexErrors) {
 
 TEST(Checkpoint, WrongPaths) {
   const TemporaryFolder f;
-  expect_error(Checkpoint::open(f.path).status(), {"no weights", "model.safetensors.index.json"});
-  expect_error(Checkpoint::open(f.path + "/none.gguf").status(), {"none.gguf", "No such file"});
-  expect_error(Checkpoint::open(f.write("text.txt", "hello, this is no model")).status(), {"not a GGUF file"});
-  expect_error(Checkpoint::open(f.write("empty.gguf", "")).status(), {"empty.gguf"});
-  expect_error(Checkpoint::open(f.write("empty.safetensors", "")).status(), {"empty.safetensors"});
+  expect_error(Checkpoint::open(f.path, models::families()).status(), {"no weights", "model.safetensors.index.json"});
+  expect_error(Checkpoint::open(f.path + "/none.gguf", models::families()).status(), {"none.gguf", "No such file"});
+  expect_error(Checkpoint::open(f.write("text.txt", "hello, this is no model"), models::families()).status(),
+               {"not a GGUF file"});
+  expect_error(Checkpoint::open(f.write("empty.gguf", ""), models::families()).status(), {"empty.gguf"});
+  expect_error(Checkpoint::open(f.write("empty.safetensors", ""), models::families()).status(), {"empty.safetensors"});
 }
 
 TEST(Checkpoint, ReadErrors) {
@@ -104,7 +107,8 @@ TEST(Checkpoint, ReadErrors) {
       R"("data_offsets":[32,36]},)"
       R"("i":{"dtype":"I8","shape":[4],"data_offsets":[36,40]}})",
       40);
-  auto c = Checkpoint::from_safetensors(std::move(SafetensorsFile::parse(bytes_of(bytes), "t")).value());
+  auto c =
+      Checkpoint::from_safetensors(std::move(SafetensorsFile::parse(bytes_of(bytes), "t")).value(), models::families());
   ASSERT_TRUE(c.is_ok());
   std::vector<float> out(64);
   for (auto [first, rows] :
@@ -127,7 +131,7 @@ TEST(Checkpoint, NonFiniteWeightsAreNamed) {
   values[4095] = inf;
   values[9999] = -inf;
   const std::string bytes = GgufBuilder().f32_tensor("w", {100, 100}, values).finish();
-  auto c = Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t.gguf")).value());
+  auto c = Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t.gguf")).value(), models::families());
   ASSERT_TRUE(c.is_ok());
   std::vector<float> out(10000);
   for (DType t : {DType::F32, DType::F16, DType::BF16}) {
@@ -171,7 +175,7 @@ TEST(Checkpoint, GgufNamesAndHeadOrder) {
   };
   for (bool swap : {true, false}) {
     const std::string bytes = build(swap ? "llama" : "qwen2", swap);
-    auto c = Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t")).value());
+    auto c = Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t")).value(), models::families());
     ASSERT_TRUE(c.is_ok()) << c.status().message();
     EXPECT_EQ(c->find("blk.0.attn_q.weight"), c->find("model.layers.0.self_attn.q_proj.weight"));
     EXPECT_NE(c->find("rope_freqs.weight"), nullptr);
@@ -196,7 +200,8 @@ TEST(Checkpoint, GgufNamesAndHeadOrder) {
 TEST(Checkpoint, GgufHeadErrors) {
   const auto status = [](const GgufBuilder& b) {
     const std::string bytes = b.finish();
-    return Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t.gguf")).value()).status();
+    return Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t.gguf")).value(), models::families())
+        .status();
   };
   const auto llama = [](uint32_t heads, uint32_t kv) {
     GgufBuilder b;
@@ -222,48 +227,61 @@ TEST(Checkpoint, GgufHeadErrors) {
   expect_error(status(twice), {"\"lm_head.weight\" is given twice"});
 }
 
+// The shape of a model of that architecture.
+GgufModelShape shape_of(std::string_view architecture, int64_t heads = 0, int64_t kv_heads = 0) {
+  const Families known = models::families();
+  const auto found =
+      std::find_if(known.list.begin(), known.list.end(), [&](const Family* f) { return f->gguf.name == architecture; });
+  return {found == known.list.end() ? GgufFamily() : (*found)->gguf, heads, kv_heads};
+}
+
+std::string name_of(std::string_view gguf, const GgufModelShape& model = {}) {
+  const auto name = hf_name(gguf, model);
+  return name ? name->name : "none";
+}
+
 TEST(Checkpoint, GgufNameTable) {
-  const GgufModelShape llama{"llama", 8, 2}, qwen{"qwen3", 8, 2};
-  EXPECT_EQ(gguf_name("model.layers.12.self_attn.k_proj.weight", llama)->name, "blk.12.attn_k.weight");
-  EXPECT_EQ(gguf_name("model.layers.12.self_attn.k_proj.weight", llama)->interleaved_heads, 2);
-  EXPECT_EQ(gguf_name("model.layers.12.self_attn.q_proj.bias", llama)->interleaved_heads, 8);
-  EXPECT_EQ(gguf_name("model.layers.12.self_attn.v_proj.weight", llama)->interleaved_heads, 0);
-  EXPECT_EQ(gguf_name("model.layers.12.self_attn.k_proj.weight", qwen)->interleaved_heads, 0);
-  EXPECT_EQ(gguf_name("model.embed_tokens.weight", qwen)->name, "token_embd.weight");
-  for (std::string_view bad : {"", ".weight", "model.layers.weight", "model.layers.x.mlp.up_proj.weight",
-                               "model.layers.01.mlp.up_proj.weight", "model.layers.123456.mlp.up_proj.weight",
-                               "model.layers.1.mlp.up_proj", "model.layers.1..weight", "blk.0.attn_q.weight"})
-    EXPECT_FALSE(gguf_name(bad, llama).has_value()) << bad;
-  for (std::string_view name : {"token_embd.weight", "output_norm.weight", "output.weight", "blk.7.attn_q_norm.weight",
-                                "blk.0.ffn_gate_inp.weight", "blk.999.ffn_down.weight", "blk.3.attn_v.bias"})
-    EXPECT_EQ(gguf_name(*hf_name(name), llama)->name, name);
-  EXPECT_FALSE(hf_name("rope_freqs.weight").has_value());
+  const GgufModelShape llama = shape_of("llama", 8, 2), qwen = shape_of("qwen3", 8, 2);
+  EXPECT_EQ(name_of("blk.12.attn_k.weight", llama), "model.layers.12.self_attn.k_proj.weight");
+  EXPECT_EQ(hf_name("blk.12.attn_k.weight", llama)->interleaved_heads, 2);
+  EXPECT_EQ(hf_name("blk.12.attn_q.bias", llama)->interleaved_heads, 8);
+  EXPECT_EQ(hf_name("blk.12.attn_v.weight", llama)->interleaved_heads, 0);
+  EXPECT_EQ(hf_name("blk.12.attn_k.weight", qwen)->interleaved_heads, 0);
+  EXPECT_EQ(name_of("token_embd.weight", qwen), "model.embed_tokens.weight");
+  for (std::string_view bad :
+       {"", ".weight", "blk.weight", "blk.x.ffn_up.weight", "blk.01.ffn_up.weight", "blk.123456.ffn_up.weight",
+        "blk.1.ffn_up", "blk.1..weight", "blk.1.ffn_up.scale", "blk.1.token_embd.weight", "attn_q.weight",
+        "rope_freqs.weight", "blk.0.ssm_a", "model.layers.0.self_attn.q_proj.weight"})
+    EXPECT_EQ(name_of(bad, llama), "none") << bad;
+  EXPECT_EQ(name_of("output.weight"), "lm_head.weight");
+  EXPECT_EQ(name_of("blk.999.ffn_down.weight"), "model.layers.999.mlp.down_proj.weight");
+  EXPECT_EQ(name_of("blk.3.attn_v.bias"), "model.layers.3.self_attn.v_proj.bias");
   // The same word stands for other norms in other families.
   const std::string norm = "blk.3.post_attention_norm.weight";
-  EXPECT_EQ(hf_name(norm, {"gemma3", 0, 0}), "model.layers.3.post_attention_layernorm.weight");
-  EXPECT_EQ(hf_name(norm, {"glm4", 0, 0}), "model.layers.3.post_self_attn_layernorm.weight");
-  EXPECT_FALSE(hf_name(norm, {"llama", 0, 0}).has_value());
-  EXPECT_EQ(hf_name("blk.3.ffn_norm.weight", {"gemma2", 0, 0}), "model.layers.3.pre_feedforward_layernorm.weight");
-  EXPECT_EQ(gguf_name("model.layers.3.post_mlp_layernorm.weight", {"glm4", 0, 0})->name, "blk.3.post_ffw_norm.weight");
-  EXPECT_EQ(gguf_name("model.norm.weight", {"gemma2", 0, 0})->number, StoredNumber::OneMore);
-  EXPECT_EQ(gguf_name("model.norm.weight", {"gemma", 0, 0})->number, StoredNumber::Plain);
-  EXPECT_EQ(gguf_name("model.layers.3.self_attn.k_proj.weight", {"smollm3", 6, 2})->interleaved_heads, 2);
-  EXPECT_EQ(hf_name("blk.0.ffn_up_exps.weight"), "model.layers.0.mlp.experts.up_proj.weight");
+  EXPECT_EQ(name_of(norm, shape_of("gemma3")), "model.layers.3.post_attention_layernorm.weight");
+  EXPECT_EQ(name_of(norm, shape_of("glm4")), "model.layers.3.post_self_attn_layernorm.weight");
+  EXPECT_EQ(name_of("blk.3.ffn_norm.weight", shape_of("gemma2")), "model.layers.3.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(name_of("blk.3.post_ffw_norm.weight", shape_of("glm4")), "model.layers.3.post_mlp_layernorm.weight");
+  EXPECT_EQ(hf_name("output_norm.weight", shape_of("gemma2"))->number, StoredNumber::OneMore);
+  EXPECT_EQ(hf_name("output_norm.weight", shape_of("gemma"))->number, StoredNumber::Plain);
+  EXPECT_EQ(hf_name("blk.0.ssm_norm.weight", shape_of("qwen35"))->number, StoredNumber::Plain);
+  EXPECT_EQ(hf_name("blk.0.attn_q_norm.weight", shape_of("qwen35"))->number, StoredNumber::OneMore);
+  EXPECT_EQ(hf_name("blk.3.attn_k.weight", shape_of("smollm3", 6, 2))->interleaved_heads, 2);
+  EXPECT_EQ(name_of("blk.0.ffn_up_exps.weight"), "model.layers.0.mlp.experts.up_proj.weight");
   // Shared experts have one name in Qwen's models and another in DeepSeek's.
-  const GgufModelShape deepseek{"deepseek2", 0, 0};
-  EXPECT_EQ(hf_name("blk.1.ffn_up_shexp.weight"), "model.layers.1.mlp.shared_expert.up_proj.weight");
-  EXPECT_EQ(hf_name("blk.1.ffn_up_shexp.weight", deepseek), "model.layers.1.mlp.shared_experts.up_proj.weight");
-  EXPECT_EQ(hf_name("blk.1.exp_probs_b.bias", deepseek), "model.layers.1.mlp.gate.e_score_correction_bias");
-  EXPECT_EQ(hf_name("blk.1.attn_kv_a_mqa.weight", deepseek), "model.layers.1.self_attn.kv_a_proj_with_mqa.weight");
-  for (std::string_view name :
-       {"blk.2.ffn_gate_exps.weight", "blk.2.ffn_gate_inp_shexp.weight", "blk.2.ffn_down_shexp.weight",
-        "blk.2.exp_probs_b.bias", "blk.2.attn_q_a_norm.weight", "blk.2.attn_k_b.weight"})
-    for (const GgufModelShape& model : {GgufModelShape{}, deepseek})
-      EXPECT_EQ(gguf_name(*hf_name(name, model), model)->name, name);
+  const GgufModelShape deepseek = shape_of("deepseek2");
+  EXPECT_EQ(name_of("blk.1.ffn_up_shexp.weight"), "model.layers.1.mlp.shared_expert.up_proj.weight");
+  EXPECT_EQ(name_of("blk.1.ffn_up_shexp.weight", deepseek), "model.layers.1.mlp.shared_experts.up_proj.weight");
+  EXPECT_EQ(name_of("blk.1.exp_probs_b.bias", deepseek), "model.layers.1.mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(name_of("blk.1.attn_kv_a_mqa.weight", deepseek), "model.layers.1.self_attn.kv_a_proj_with_mqa.weight");
+  EXPECT_EQ(name_of("blk.1.ssm_a", shape_of("nemotron_h")), "model.layers.1.mamba.A_log");
+  EXPECT_EQ(hf_name("blk.1.ssm_a", shape_of("nemotron_h"))->number, StoredNumber::NegativeExp);
+  EXPECT_EQ(name_of("blk.1.ssm_dt.bias", shape_of("qwen3next")), "model.layers.1.linear_attn.dt_bias");
+  EXPECT_EQ(name_of("blk.1.attn_sinks.weight", shape_of("gpt-oss")), "model.layers.1.self_attn.sinks");
 }
 
 TEST(Checkpoint, ManyThreadsReadAtOnce) {
-  auto c = Checkpoint::open(data_dir() + "/gguf/quants_v3.gguf");
+  auto c = Checkpoint::open(data_dir() + "/gguf/quants_v3.gguf", models::families());
   ASSERT_TRUE(c.is_ok()) << c.status().message();
   std::vector<std::vector<float>> got(4);
   std::vector<std::thread> threads;

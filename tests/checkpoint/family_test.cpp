@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 #include "checkpoint/config_groups.h"
 #include "checkpoint/gguf_groups.h"
@@ -77,6 +78,44 @@ TEST(Family, OthersAreReadWhenAsked) {
   ASSERT_TRUE(c.is_ok()) << c.status().message();
   EXPECT_EQ(c->family, nullptr);
   EXPECT_EQ(c->window_of_layer(0), 0);
+}
+
+constexpr GgufTensorName kTensors[] = {
+    {"ffn_up.", "mlp.upwards."}, {"my_scale", "my.scale"}, {"my_norm.", "my_norm.", StoredNumber::Plain}};
+using At = NameRule::At;
+constexpr NameRule kNames[] = {{At::Start, "body.", "model."},
+                               {At::InLayer, ".part.", ".mlp."},
+                               {At::End, ".scales", ".weight"},
+                               {At::Anywhere, ".w9.", ".up_proj.", ".part.experts."}};
+constexpr Family kNamed{
+    .architecture = "NamedForCausalLM",
+    .gguf = {.name = "named", .tensors = kTensors, .interleaved_heads = true, .centred_norms = true},
+    .names = kNames};
+constexpr const Family* kNamedList[] = {&kPlain, &kNamed, &kNamed};
+
+TEST(Family, NamesTensorsOfGgufFiles) {
+  const GgufModelShape own{kNamed.gguf, 4, 2};
+  const auto name = [&](std::string_view gguf) { return hf_name(gguf, own)->name; };
+  EXPECT_EQ(name("blk.2.ffn_up.weight"), "model.layers.2.mlp.upwards.weight");
+  EXPECT_EQ(name("blk.2.ffn_up.bias"), "model.layers.2.mlp.upwards.bias");
+  EXPECT_EQ(name("blk.2.my_scale"), "model.layers.2.my.scale");
+  EXPECT_FALSE(hf_name("blk.2.my_scale.weight", own).has_value()) << "a whole name";
+  EXPECT_EQ(name("blk.2.ffn_down.weight"), "model.layers.2.mlp.down_proj.weight") << "the usual ones are all there";
+  EXPECT_EQ(hf_name("blk.2.attn_q.weight", own)->interleaved_heads, 4);
+  EXPECT_EQ(hf_name("blk.2.attn_norm.weight", own)->number, StoredNumber::OneMore);
+  EXPECT_EQ(hf_name("blk.2.my_norm.weight", own)->number, StoredNumber::Plain);
+}
+
+TEST(Family, NamesTensorsOfSafetensors) {
+  const std::string header =
+      R"({"body.layers.0.part.experts.1.w9.scales":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},)"
+      R"("model.layers.0.other.part.w9.weight":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}})";
+  const std::string bytes = safetensors_bytes(header, 2);
+  auto c = Checkpoint::from_safetensors(std::move(SafetensorsFile::parse(bytes_of(bytes), "t")).value(),
+                                        {kNamedList, false});
+  ASSERT_TRUE(c.is_ok()) << c.status().message();
+  EXPECT_NE(c->find("model.layers.0.mlp.experts.1.up_proj.weight"), nullptr);
+  EXPECT_EQ(c->tensors()[1].name, "model.layers.0.other.part.w9.weight");
 }
 
 Result<ModelConfigFields> from_gguf(GgufBuilder b) {

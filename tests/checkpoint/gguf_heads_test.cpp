@@ -6,6 +6,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/helpers.h"
 #include "checkpoint/quantisation.h"
+#include "models/model.h"
 
 namespace reprise::checkpoint::gguf_heads_test {
 namespace {
@@ -56,7 +57,7 @@ TEST(GgufHeads, RowsAndColumnsComeInHuggingFacesOrder) {
   b.f32_tensor("blk.0.ssm_dt.bias", {kHeads}, tiled(bias, 0, 1));
   b.f32_tensor("blk.0.ssm_a", {kHeads}, tiled(decay, 0, 1));
   const std::string bytes = b.finish();
-  auto c = Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t")).value());
+  auto c = Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t")).value(), models::families());
   ASSERT_TRUE(c.is_ok()) << c.status().message();
   const auto read = [&](const std::string& name, int64_t first, int64_t rows, bool packed) {
     const CheckpointTensor& t = *c->find("model.layers.0.linear_attn." + name);
@@ -98,7 +99,7 @@ TEST(GgufHeads, BlocksOfColumnsMove) {
     GgufBuilder b = tiled_metadata("qwen35moe", static_cast<uint32_t>(of.size));
     b.tensor("blk.0.ssm_out.weight", {kHeads * of.size, 1}, of.type, stored);
     const std::string bytes = b.finish();
-    auto c = Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t.gguf")).value());
+    auto c = Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t.gguf")).value(), models::families());
     ASSERT_TRUE(c.is_ok()) << c.status().message();
     const CheckpointTensor& t = *c->find("model.layers.0.linear_attn.out_proj.weight");
     EXPECT_EQ(t.whole_blocks(), whole);
@@ -129,7 +130,8 @@ TEST(GgufHeads, BlocksOfColumnsMove) {
 TEST(GgufHeads, Errors) {
   const auto status = [](const GgufBuilder& b) {
     const std::string bytes = b.finish();
-    return Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t.gguf")).value()).status();
+    return Checkpoint::from_gguf(std::move(GgufFile::parse(bytes_of(bytes), "t.gguf")).value(), models::families())
+        .status();
   };
   const auto model = [](uint32_t keys, uint32_t heads, uint32_t values) {
     GgufBuilder b;

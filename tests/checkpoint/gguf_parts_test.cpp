@@ -16,7 +16,8 @@ std::string part_name(int number) { return fmt::format("granite-0000{}-of-00004.
 std::string golden(int number) { return data_dir() + "/gguf/" + part_name(number); }
 
 TEST(GgufParts, TogetherTheyAreTheWholeFile) {
-  auto whole = Checkpoint::open(data_dir() + "/gguf/granite.gguf"), split = Checkpoint::open(golden(1));
+  auto whole = Checkpoint::open(data_dir() + "/gguf/granite.gguf", models::families()),
+       split = Checkpoint::open(golden(1), models::families());
   ASSERT_TRUE(whole.is_ok()) << whole.status().message();
   ASSERT_TRUE(split.is_ok()) << split.status().message();
   ASSERT_EQ(split->tensors().size(), whole->tensors().size());
@@ -43,7 +44,7 @@ TEST(GgufParts, TogetherTheyAreTheWholeFile) {
 TEST(GgufParts, AnErrorOfATensorNamesItsOwnPart) {
   const TemporaryFolder folder;
   for (int i = 1; i <= kParts; ++i) std::filesystem::copy_file(golden(i), folder.path + "/" + part_name(i));
-  auto split = Checkpoint::open(folder.path + "/" + part_name(1));
+  auto split = Checkpoint::open(folder.path + "/" + part_name(1), models::families());
   ASSERT_TRUE(split.is_ok()) << split.status().message();
   const CheckpointTensor& last = split->tensors().back();
   std::vector<float> out(1);
@@ -64,7 +65,7 @@ TEST(GgufParts, AModelIsOpenedByItsFirstPart) {
     const std::vector<std::string_view> words{"part", "of 4", "opened by its first part, ",
                                               "granite-00001-of-00004.gguf"};
     expect_error(open_gguf_model(golden(i)).status(), words);
-    expect_error(Checkpoint::open(golden(i)).status(), words);
+    expect_error(Checkpoint::open(golden(i), models::families()).status(), words);
     expect_error(read_model_config(golden(i), {}, models::families(true)).status(), words);
   }
 }
@@ -82,7 +83,7 @@ class BrokenParts : public testing::Test {
     b.f32_tensor(tensor, {1}, {1});
     folder.write(fmt::format("m-{:05}-of-{:05}.gguf", named, of), b.finish());
   }
-  Status open() const { return Checkpoint::open(folder.path + "/m-00001-of-00002.gguf").status(); }
+  Status open() const { return Checkpoint::open(folder.path + "/m-00001-of-00002.gguf", models::families()).status(); }
   TemporaryFolder folder;
 };
 

@@ -8,6 +8,7 @@
 
 #include "checkpoint/quantise_rows.h"
 #include "helpers.h"
+#include "models/model.h"
 
 namespace reprise::checkpoint::quantisation_test {
 namespace {
@@ -48,7 +49,7 @@ struct Files {
     }
     bytes = safetensors_bytes(header.dump(), 0) + data;
     ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::parse(bytes_of(bytes), "test"));
-    return Checkpoint::from_safetensors(std::move(file));
+    return Checkpoint::from_safetensors(std::move(file), models::families());
   }
   Result<QuantPlan> plan(Quantization asked = Quantization::Auto) {
     ASSIGN_OR_RETURN(const Checkpoint checkpoint, open());
@@ -192,7 +193,7 @@ Result<QuantPlan> gguf_plan_of(const std::map<std::string, uint32_t>& types, Qua
   }
   const std::string bytes = b.finish();
   ASSIGN_OR_RETURN(GgufFile file, GgufFile::parse(bytes_of(bytes), "t.gguf"));
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::from_gguf(std::move(file)));
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::from_gguf(std::move(file), models::families()));
   ModelConfigFields config;
   config.source = "t.gguf";
   return make_quant_plan(asked, config, &checkpoint);

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)read_gguf_tokenizer(*file);
   (void)read_model_config(*file, {}, models::families(true));
   (void)read_generation_config(*file);
-  auto checkpoint = Checkpoint::from_gguf(std::move(*file));
+  auto checkpoint = Checkpoint::from_gguf(std::move(*file), models::families());
   if (!checkpoint.is_ok()) return 0;
   for (const CheckpointTensor& t : checkpoint->tensors()) {
     std::vector<float> row(static_cast<size_t>(t.row_elements()));

@@ -39,8 +39,8 @@ void read_beside(const std::string& text, const uint8_t* data, size_t size) {
   auto tower = GgufFile::parse({data, size}, "fuzz");
   if (!model.is_ok() || !tower.is_ok()) return;
   (void)read_model_config(*model, {}, models::families(true), &*tower);
-  auto checkpoint = Checkpoint::from_gguf(std::move(*model));
-  if (!checkpoint.is_ok() || !checkpoint->add_mmproj(std::move(*tower)).is_ok()) return;
+  auto checkpoint = Checkpoint::from_gguf(std::move(*model), models::families());
+  if (!checkpoint.is_ok() || !checkpoint->add_mmproj(std::move(*tower), models::families()).is_ok()) return;
   for (const CheckpointTensor& t : checkpoint->tensors()) {
     (void)checkpoint->find(t.name);
     std::vector<float> row(static_cast<size_t>(t.row_elements()));

@@ -6,6 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shard_index.h"
+#include "models/model.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;
@@ -22,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const std::span<const uint8_t> input : {std::span<const uint8_t>(data, size), std::span<const uint8_t>(bytes)}) {
     auto file = SafetensorsFile::parse(input, "fuzz");
     if (!file.is_ok()) continue;
-    auto checkpoint = Checkpoint::from_safetensors(std::move(*file));
+    auto checkpoint = Checkpoint::from_safetensors(std::move(*file), models::families());
     if (!checkpoint.is_ok()) continue;
     for (const CheckpointTensor& t : checkpoint->tensors()) {
       const auto raw = checkpoint->raw(t);

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "checkpoint/checkpoint.h"
+#include "models/model.h"
 #include "nn/experts.h"
 #include "support/tiny_models.h"
 #include "support/traffic.h"
@@ -185,7 +186,7 @@ TEST(Experts, RangesOfRanksAreAllOfThem) {
 // Stacks of transformers 5, and Mixtral's own names, read as one tensor per matrix.
 TEST(Experts, CheckpointsNameEveryMatrix) {
   for (const char* model : kModels) {
-    auto c = checkpoint::Checkpoint::open(tiny_model_path(model));
+    auto c = checkpoint::Checkpoint::open(tiny_model_path(model), models::families());
     ASSERT_TRUE(c.is_ok()) << c.status().message();
     uint64_t bytes = 0;
     for (auto& t : c->tensors()) {

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/gguf.h"
+#include "models/model.h"
 #include "support/tiny_models.h"
 
 namespace reprise::fitted_checkpoint_test {
@@ -205,7 +206,7 @@ TEST(FittedCheckpoint, TheHeadOfTheFileWins) {
 }
 
 TEST(FittedCheckpoint, AHeadThatIsTheEmbeddingStaysTied) {
-  auto source = checkpoint::Checkpoint::open(tiny_model_path("llama_gqa3_tied"));
+  auto source = checkpoint::Checkpoint::open(tiny_model_path("llama_gqa3_tied"), models::families());
   ASSERT_TRUE(source.is_ok());
   const auto* table = source->find("model.embed_tokens.weight");
   ASSERT_TRUE(table);

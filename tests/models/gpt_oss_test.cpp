@@ -4,6 +4,7 @@
 
 #include "backends/cpu/isa.h"
 #include "checkpoint/checkpoint.h"
+#include "models/model.h"
 #include "support/goldens.h"
 #include "support/tiny_models.h"
 
@@ -71,7 +72,7 @@ TEST(GptOssMxfp4, ExpertsStayInTheirBlocks) {
   const int64_t panels =
       (2 * f.intermediate_size + 63) / 64 * 64 * f.hidden_size + (f.hidden_size + 63) / 64 * 64 * f.intermediate_size;
   const int64_t packed = f.num_hidden_layers * f.experts.count * panels / 32 * 17;
-  auto checkpoint = checkpoint::Checkpoint::open(folder());
+  auto checkpoint = checkpoint::Checkpoint::open(folder(), models::families());
   ASSERT_TRUE(checkpoint.is_ok());
   int64_t stored = 0;
   for (const checkpoint::CheckpointTensor& t : checkpoint->tensors())
@@ -118,7 +119,7 @@ TEST(GptOssMxfp4, AGgufFileGivesTheBitsOfTheFolder) {
 
 // Interleaved rows, exponents in another file: as the plain numbers of a matrix.
 TEST(GptOssMxfp4, RowsReadAsFloatsAndAsBlocks) {
-  auto c = checkpoint::Checkpoint::open(folder());
+  auto c = checkpoint::Checkpoint::open(folder(), models::families());
   ASSERT_TRUE(c.is_ok()) << c.status().message();
   constexpr double kNumbers[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   for (const char* name :

@@ -82,7 +82,8 @@ TEST(Mmproj, FilesThatDoNotGoTogetherAreRefused) {
               "which is a vision tower alone; give its text model as `model_path`, and this file "
               "as `mmproj`");
   EXPECT_TOLD(refused(std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/seed_oss.gguf", tower3),
-              "text models of general.architecture \"seed_oss\" take none here; allowed: qwen2vl, qwen3vl");
+              "text models of general.architecture \"seed_oss\" take none here; allowed: qwen35, qwen35moe, qwen2vl, "
+              "qwen3vl, qwen3vlmoe");
   EXPECT_TOLD(refused(vision_folder("qwen3_vl"), tower3), "is a folder, whose vision tower is among its own tensors");
   EXPECT_TOLD(refused(text3, tower3 + ".not"), tower3 + ".not");
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "checkpoint/quantise_rows.h"
+#include "models/model.h"
 #include "support/tiny_models.h"
 
 namespace reprise::quantise_checkpoint_test {
@@ -64,7 +65,7 @@ quantiser::InputObservations observe(const std::string& path) {
 
 Result<quantiser::QuantisedCheckpoint> quantise(const std::string& path, const QuantiseOptions& options,
                                                 bool with_seen) {
-  auto source = checkpoint::Checkpoint::open(path);
+  auto source = checkpoint::Checkpoint::open(path, models::families());
   if (!source) return source.status();
   return quantiser::quantise_checkpoint(*source, with_seen ? observe(path) : quantiser::InputObservations{}, options);
 }
@@ -163,7 +164,7 @@ TEST(QuantiseCheckpointNumbers, AreThoseOfTheFormulas) {
   options.dtype = DType::BF16;
   auto q = quantise(source, options, true);
   ASSERT_TRUE(q.is_ok()) << q.status().message();
-  auto original = checkpoint::Checkpoint::open(source);
+  auto original = checkpoint::Checkpoint::open(source, models::families());
   ASSERT_TRUE(original.is_ok());
   const auto find = [&](const std::string& name) -> const quantiser::QuantisedCheckpoint::Tensor& {
     for (const auto& t : q->tensors)
@@ -210,7 +211,7 @@ TEST(QuantiseCheckpointNumbers, AreThoseOfTheFormulas) {
 TEST(QuantiseCheckpointNumbers, SmoothingHelpsAgainstOutliers) {
   const std::string source = testing_support::tiny_model_path("llama_gqa3_tied");
   const Folder outliers("outliers");
-  auto original = checkpoint::Checkpoint::open(source);
+  auto original = checkpoint::Checkpoint::open(source, models::families());
   ASSERT_TRUE(original.is_ok());
   std::vector<std::vector<float>> kept;
   std::vector<checkpoint::TensorToWrite> tensors;
