@@ -9,7 +9,9 @@ Rules, each reported as "file:line: what is wrong":
   - messages of the library name a setting by its key in backquotes, which programs spell (src/settings/setting.h): no
     flag stands in a text of src/, but for the rows of the table and for the server, which is a program's;
   - vendor headers stay in backends/cuda and backends/ascend; #if on a device stays in backends/all.cpp;
-  - models and what they are written with (nn) include nothing of device/, and outside comments name no hardware.
+  - models and what they are written with (nn) include nothing of device/, and outside comments name no hardware;
+  - checkpoint/ knows no family: outside comments it has no architecture, model type or GGUF name of src/models, neither
+    as a word of a text nor in an identifier. What a family has of its own it says in its ModelSpec.
 """
 
 import argparse
@@ -30,6 +32,13 @@ KNOWS_NO_HARDWARE = {"models", "nn"}
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 HARDWARE = {"cpu", "gpu", "npu", "tpu", "cuda", "hip", "rocm", "cann", "ascend", "avx", "amx", "sse", "neon", "sve", "isa", "immintrin", "aarch"}
+KNOWS_NO_FAMILY = {"checkpoint"}
+FAMILY_NAME = re.compile(
+    r'\.(?:other_)?(?:architecture|model_type|wrapper)\s*=\s*"(?P<name>[^"]+)"'
+    r'|\.gguf\s*=\s*\{\s*\.name\s*=\s*"(?P<gguf>[^"]+)"'
+)
+TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 SOURCE_SUFFIXES = {".h", ".cpp", ".cc", ".cu", ".inc"}
 FLAG = re.compile(r'"(?:[^"\\]|\\.)*?(?<![\w-])--[a-z](?:[^"\\]|\\.)*"')
 SPELLS_FLAGS = {"settings", "server"}  # and command lines to copy, which begin with the program's name
@@ -92,7 +101,32 @@ def check_hardware(shown, text):
     return errors
 
 
-def check_file(src, path, allowed):
+def families_of(src):
+    """What the families of src/models are called in files."""
+    found = (FAMILY_NAME.finditer(p.read_text(encoding="utf-8")) for p in sorted((src / "models").glob("*.cpp")))
+    return {m["name"] or m["gguf"] for matches in found for m in matches}
+
+
+def plain(name):
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def check_families(shown, text, families):
+    """Places of a reader's code that know a family: "gemma2" in a text, GptOssStacks, but not llama3, a kind of scaling."""
+    errors = []
+    longer = "|".join(re.escape(plain(f)) for f in sorted(families))
+    inside = re.compile(rf"(?:{longer})(?!\d)") if families else None
+    for number, line in enumerate(COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text).splitlines(), 1):
+        if INCLUDE.match(line):
+            continue
+        named = [w for t in TEXT.findall(line) for w in t.split() if w.strip(".,") in families]
+        named += [i for i in IDENTIFIER.findall(TEXT.sub("", line)) if inside and inside.search(plain(i))]
+        if named:
+            errors.append(f"{shown}:{number}: a family by name: {', '.join(named)}; its ModelSpec says what is its own")
+    return errors
+
+
+def check_file(src, path, allowed, families=frozenset()):
     errors = []
     parts = path.relative_to(src).parts
     program = src.name == "apps"
@@ -104,6 +138,8 @@ def check_file(src, path, allowed):
     text = path.read_text(encoding="utf-8")
     if folder in KNOWS_NO_HARDWARE:
         errors += check_hardware(shown, text)
+    if folder in KNOWS_NO_FAMILY:
+        errors += check_families(shown, text, families)
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{shown}:{number}"
         condition = CONDITION.match(line)
@@ -151,6 +187,7 @@ def check(root):
         return errors
     allowed = closure(layers)
     src = root / "src"
+    families = families_of(src)
     for folder in sorted(p for p in src.iterdir() if p.is_dir()):
         name = folder.name
         files = [f for f in sorted(folder.rglob("*")) if f.is_file()]
@@ -169,7 +206,7 @@ def check(root):
             )
         for path in files:
             if path.suffix in SOURCE_SUFFIXES:
-                errors += check_file(src, path, allowed)
+                errors += check_file(src, path, allowed, families)
     apps = root / "apps"
     if apps.is_dir():
         if "apps" not in layers:

@@ -121,6 +121,20 @@ class Layers(Tree):
                 self.only("src/models/a.cpp", f"int a;\n{line}\n", "a.cpp:2: models name no hardware")
         self.only("src/models/a.cpp", '#include "device/device.h"\n', "models know no device")
 
+    def test_checkpoint_knows_no_family(self):
+        self.write("tools/layers.txt", "base:\ndevice: base\ncheckpoint: base\nops: device\nmodels: ops\nbackends: ops\n")
+        self.write("src/models/CMakeLists.txt", "house_library(models DEPS ops)\n")
+        self.write("src/checkpoint/CMakeLists.txt", "house_library(checkpoint DEPS base)\n")
+        self.write("src/models/a.cpp", '.architecture = "FooForCausalLM", .model_type = "foo_moe",\n'
+                   '.wrapper = "FooForImages", .gguf = {.name = "foo-2"}\n')
+        self.assertEqual(check_layers.families_of(self.root / "src"),
+                         {"FooForCausalLM", "foo_moe", "FooForImages", "foo-2"})
+        fine = '// foo_moe has it.\nconst char* a = "food foo_moes, as [\\"FooForCausalLM\\"]"; int foo_moe3;\n'
+        self.assertEqual(self.errors("src/checkpoint/a.cpp", fine), [])
+        for line in ('f("bar foo-2");', 'f("foo_moe.");', "void rename_foo_moe();", "struct FooMoeStacks {};"):
+            with self.subTest(line=line):
+                self.only("src/checkpoint/a.cpp", f"int a;\n{line}\n", "a.cpp:2: a family by name")
+
     def test_condition_on_a_backends_own_compiler(self):
         self.assertEqual(self.errors("src/backends/cuda/a.h", "#if defined(__CUDACC__)\n#endif\n"), [])
         self.only("src/backends/cuda/b.h", "#ifdef REPRISE_HAS_CUDA\n#endif\n", "#if on a device")
