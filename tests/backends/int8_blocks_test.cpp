@@ -1,6 +1,7 @@
 // Products of weights in GGUF blocks with activations that are rounded to int8: the bits of plain code on every
 // instruction set, whatever the rows, threads and groups; and the integers that the gguf package rounds to.
 #include "backends/packed_blocks.h"
+#include "backends/sum_order.h"
 #include "support/goldens.h"
 
 namespace reprise::cpu::packed_test {
@@ -16,12 +17,7 @@ class Int8Blocks : public testing::TestWithParam<Isa> {
  protected:
   OpRunner runner{GetParam()};
 
-  static float multiply_add(float a, float b, float sum) {
-#if defined(__x86_64__)
-    if (GetParam() == Isa::Baseline) return sum + a * b;
-#endif
-    return std::fma(a, b, sum);
-  }
+  static float multiply_add(float a, float b, float sum) { return packed_test::multiply_add(GetParam(), a, b, sum); }
 
   // As sum_order() says: the exact sum of a block's integers times the weight's factor, rounded, times the factor of x;
   // then the minimum times the factor of x times the sum of its integers.
@@ -69,16 +65,6 @@ TestTensor rows_with_zeros(DType t, int64_t m, int64_t k, uint32_t seed) {
 }
 
 TEST_P(Int8Blocks, LinearHasTheBitsOfPlainCode) {
-  struct Types {
-    DType in;
-    const char* attr;
-    DType out;
-  };
-  constexpr Types kTypes[] = {{DType::F32, "same", DType::F32},
-                              {DType::BF16, "same", DType::BF16},
-                              {DType::BF16, "f32", DType::F32},
-                              {DType::F16, "same", DType::F16},
-                              {DType::F16, "f32", DType::F32}};
   for (const BlockFormatInfo& f : kBlockFormats)
     for (int64_t k : depths_of(f))
       for (int64_t n : {1, 17, 63, 65, 191}) {
@@ -86,7 +72,7 @@ TEST_P(Int8Blocks, LinearHasTheBitsOfPlainCode) {
         const Packed w = random_blocks(f.format, n, k, 7);
         for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 11, 13, 19, 101}) {
           if (m > 19 && (n != 65 || kSanitized)) continue;
-          const Types& t = kTypes[(m + n + k / 32) % 5];
+          const PackedTypes& t = kPackedTypes[(m + n + k / 32) % 5];
           const TestTensor x = rows_with_zeros(t.in, m, k, static_cast<uint32_t>(m));
           const TestTensor bias = random_tensor(t.in, {n}, 8);
           std::vector<TestTensor> in{x, w.blocks};
@@ -212,6 +198,17 @@ TEST_P(Int8Blocks, RoundsAsTheGgufPackage) {
     for (int64_t j = i / 32 * 32; j < i / 32 * 32 + 32; ++j) top = std::max(top, std::fabs(x[static_cast<size_t>(j)]));
     const float factor = top / 127.0f;
     EXPECT_EQ(out.as<float>()[i], static_cast<float>(integers[static_cast<size_t>(i)]) * factor) << i;
+  }
+}
+
+TEST_P(Int8Blocks, ReportsTellTheirOrder) {
+  DeviceInfo device;
+  device.kind = DeviceKind::Cpu;
+  device.isa = isa_name(GetParam());
+  for (const char* op : {"linear_blocks", "lm_head_argmax_blocks", "grouped_linear_blocks"}) {
+    const std::string_view int8 = sum_order(device, op, DType::BF16, int8_attr(BlockFormat::Q8_0));
+    EXPECT_NE(int8.find("sum of integer products, exact"), std::string_view::npos) << op;
+    EXPECT_NE(int8, sum_order(device, op, DType::BF16, format_attr(BlockFormat::Q8_0))) << op;
   }
 }
 

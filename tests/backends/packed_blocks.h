@@ -199,4 +199,24 @@ inline TestTensor convert(const TestTensor& x, DType to) {
 
 inline Attrs format_attr(BlockFormat f) { return {{"format", std::string(block_format_info(f).name)}}; }
 
+// Rounded as the instruction set's multiply-add is: once, but twice where there is none.
+inline float multiply_add([[maybe_unused]] Isa isa, float a, float b, float sum) {
+#if defined(__x86_64__)
+  if (isa == Isa::Baseline) return sum + a * b;
+#endif
+  return std::fma(a, b, sum);
+}
+
+// Types of x, of the attribute "out" and of the result that linear_blocks has kernels for.
+struct PackedTypes {
+  DType in;
+  const char* attr;
+  DType out;
+};
+inline constexpr PackedTypes kPackedTypes[] = {{DType::F32, "same", DType::F32},
+                                               {DType::BF16, "same", DType::BF16},
+                                               {DType::BF16, "f32", DType::F32},
+                                               {DType::F16, "same", DType::F16},
+                                               {DType::F16, "f32", DType::F32}};
+
 }  // namespace reprise::cpu::packed_test

@@ -10,12 +10,7 @@ class PackedOps : public testing::TestWithParam<Isa> {
  protected:
   OpRunner runner{GetParam()};
 
-  static float multiply_add(float a, float b, float sum) {
-#if defined(__x86_64__)
-    if (GetParam() == Isa::Baseline) return sum + a * b;
-#endif
-    return std::fma(a, b, sum);
-  }
+  static float multiply_add(float a, float b, float sum) { return packed_test::multiply_add(GetParam(), a, b, sum); }
 
   // bf16: the numbers of a factor in one chain over pairs (k, k + 4) of each eight k, the second first; then times the
   // factor; then its minimum times the sum of their x: sixteen partial sums and a tree. Subnormals are zeros, of which
@@ -71,16 +66,6 @@ class PackedOps : public testing::TestWithParam<Isa> {
 };
 
 TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
-  struct Types {
-    DType in;
-    const char* attr;
-    DType out;
-  };
-  constexpr Types kTypes[] = {{DType::F32, "same", DType::F32},
-                              {DType::BF16, "same", DType::BF16},
-                              {DType::BF16, "f32", DType::F32},
-                              {DType::F16, "same", DType::F16},
-                              {DType::F16, "f32", DType::F32}};
   for (const BlockFormatInfo& f : kBlockFormats)
     for (int64_t k : depths_of(f))
       for (int64_t n : {1, 15, 17, 63, 64, 65, 191}) {
@@ -89,7 +74,7 @@ TEST_P(PackedOps, LinearHasTheBitsOfTheUnpackedProduct) {
         if ((few || kSanitized) && n % 16 != 1 && n != 191) continue;
         const Packed w = random_blocks(f.format, n, k, 7);
         for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 19, 33, 97})
-          for (const Types& t : kTypes) {
+          for (const PackedTypes& t : kPackedTypes) {
             if (few && m > 19) continue;
             if (kSanitized && m != 1 && m != 4 && m != 9 && m != 13) continue;
             if (t.in != DType::F32 && (m + n) % 3 != 0) continue;

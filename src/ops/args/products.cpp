@@ -12,13 +12,13 @@ ProductShape shape_of(const TensorType& x, const TensorType& weight) {
   return {x.shape[0], w.back().factor, w[w.rank() - 2].factor};
 }
 
-bool int8_activations(const OpCall& c) { return c.attrs->text("activations") == "int8"; }
+bool rounds_activations(const OpCall& c) { return c.attrs->text("activations") == "int8"; }
 BlockFormat format_of(const OpCall& c) { return *find_block_format(c.attrs->text("format")); }
 
 void fill_packed(const OpCall& c, auto& a) {
   a.shape = {c.in[0].shape[0], c.in[0].shape[1].factor, c.in[1].shape[0].factor};
   a.format = format_of(c);
-  a.int8_activations = int8_activations(c);
+  a.int8_activations = rounds_activations(c);
 }
 
 // The weight is operand i; results have a row for every row in a group.
@@ -74,7 +74,7 @@ void GroupedLinearBlocksArgs::fill(const OpCall& c) {
   fill_groups(c, 2, *this);
   shape.depth = c.in[0].shape[1].factor;
   format = format_of(c);
-  this->int8_activations = reprise::int8_activations(c);
+  int8_activations = rounds_activations(c);
 }
 void GroupedW8a8StaticArgs::fill(const OpCall& c) {
   fill_groups(c, 2, *this);
