@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "base/file.h"
-#include "bench/comparison.h"
+#include "base/terminal.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/terminal.h"
+#include "measurement/comparison.h"
 
 namespace reprise::apps {
 namespace {
@@ -26,19 +26,19 @@ Result<OrderedJson> read_report(const std::string& path) {
 Status run_compare(const CompareFlags& f) {
   ASSIGN_OR_RETURN(const OrderedJson before, read_report(f.files[0]));
   ASSIGN_OR_RETURN(const OrderedJson after, read_report(f.files[1]));
-  ASSIGN_OR_RETURN(const Comparison c, compare_reports(before, after));
+  ASSIGN_OR_RETURN(const measurement::Comparison c, measurement::compare_reports(before, after));
   if (!c.obstacles.empty() && !f.across_machines)
     return error(Code::Unsupported,
                  "a ratio would say nothing about the program: {}. Measure both on one quiet machine, or give "
                  "--across-machines to see the ratios all the same",
                  fmt::join(c.obstacles, "; "));
   if (f.json) {
-    fmt::print("{}\n", comparison_json(c).dump());
+    fmt::print("{}\n", measurement::comparison_json(c).dump());
     return Status::ok();
   }
   for (const std::string& o : c.obstacles)
     fmt::print("{} {}\n", coloured(Colour::Yellow, "not the same machine:", stdout), o);
-  fmt::print("{}", comparison_text(c));
+  fmt::print("{}", measurement::comparison_text(c));
   return Status::ok();
 }
 

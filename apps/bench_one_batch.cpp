@@ -2,7 +2,6 @@
 // machine can do at best (measured in the same run, before and after).
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -10,15 +9,16 @@
 #include "api/device_choice.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "bench/drafted_batch.h"
-#include "bench/one_batch.h"
+#include "base/terminal.h"
 #include "command.h"
-#include "common/device_probe.h"
 #include "common/flags.h"
-#include "common/machine_probe.h"
 #include "common/model_flags.h"
-#include "common/terminal.h"
 #include "engine/engine.h"
+#include "measurement/device_probe.h"
+#include "measurement/drafted_batch.h"
+#include "measurement/machine_probe.h"
+#include "measurement/one_batch.h"
+#include "measurement/step_cost.h"
 #include "see/graph_report.h"
 #include "see/node_cost.h"
 
@@ -45,67 +45,17 @@ struct BenchFlags {
   spec::SpecOptions speculation = {};  // what the model's settings say
 };
 
-// Parameters of a layer's attention: queries, keys, values and the output; with latents (absorbed, nn/latent.h)
-// queries, perhaps by way of a smaller rank, the latent with its rope, both halves of kv_b_proj for each head, and the
-// output.
-double attention_weights(const checkpoint::ModelConfigFields& c) {
-  const auto hidden = static_cast<double>(c.hidden_size), heads = static_cast<double>(c.num_attention_heads);
-  if (!c.latent) {
-    const auto kv_heads = static_cast<double>(c.num_key_value_heads);
-    return hidden * static_cast<double>(c.head_dim) * (2 * heads + 2 * kv_heads);
-  }
-  const auto q_rank = static_cast<double>(c.latent->q_lora_rank), kv_rank = static_cast<double>(c.latent->kv_lora_rank);
-  const auto nope = static_cast<double>(c.latent->qk_nope_head_dim), value = static_cast<double>(c.latent->v_head_dim);
-  const auto rope = static_cast<double>(c.latent->qk_rope_head_dim);
-  const double queries = hidden * q_rank + (q_rank > 0 ? q_rank : hidden) * heads * (nope + rope);
-  return queries + hidden * (kv_rank + rope) + heads * kv_rank * (nope + value) + heads * value * hidden;
-}
-
-// Weights of the layers' matrix products that one token goes through: of experts those that it is sent to. The head
-// works on one row per sequence and is counted apart.
-double layer_weights(const checkpoint::ModelConfigFields& c) {
-  const double hidden = static_cast<double>(c.hidden_size), inner = static_cast<double>(c.intermediate_size);
-  const double attention = attention_weights(c);
-  const checkpoint::ExpertFields& e = c.experts;
-  const double chosen = static_cast<double>(e.per_token * e.intermediate + e.shared_intermediate);
-  double sum = 0;
-  for (int64_t l = 0; l < c.num_hidden_layers; ++l) {
-    const bool experts = e.at_layer(l);
-    sum += attention + 3 * hidden * (experts ? chosen : inner);
-    if (experts) sum += hidden * static_cast<double>(e.count);
-  }
-  return sum;
-}
-
-// Bytes of weights that a decode step of `batch` rows must read. Of E experts, rows that each go to k of them by chance
-// reach E (1 - (1 - k / E)^batch).
-double step_weight_bytes(const Engine& engine, double batch) {
-  const auto& c = engine.config();
-  const checkpoint::ExpertFields& e = c.experts;
-  const auto all = static_cast<double>(engine.weight_bytes_per_step());
-  if (e.count == 0) return all;
-  const double count = static_cast<double>(e.count);
-  const double missed = std::pow(1 - static_cast<double>(e.per_token) / count, batch);
-  return all - missed * static_cast<double>(engine.expert_bytes());
-}
-
-// What the linear layers multiply.
-DType multiplied(const Engine& engine) {
-  using enum checkpoint::Quantization;
-  const auto& o = engine.options();
-  const bool int8 = o.quantization == W8A8Int8 || o.quantization == ModelSlim || o.quantization == CompressedTensors;
-  return int8 || o.int8_activations ? DType::I8 : engine.dtype();
-}
-
-OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, const MachineSpeed& limits) {
+OrderedJson row_json(Engine& engine, const BenchFlags& f, const measurement::OneBatchRow& r,
+                     const MachineSpeed& limits) {
   const double batch = static_cast<double>(r.batch_size), input = static_cast<double>(f.input_len);
   const double steps = static_cast<double>(f.output_len - 1);
-  const double weight_bytes = step_weight_bytes(engine, batch);
+  const double weight_bytes = measurement::step_weight_bytes(engine, batch);
   // The step that makes token i + 1 reads the keys and values of input + i tokens.
   const double kv_bytes = batch * (input + (steps + 1) / 2) * static_cast<double>(engine.kv_bytes_per_token());
   const double gbps = r.decode_s > 0 ? (weight_bytes + kv_bytes) * r.decode_steps / r.decode_s / 1e9 : 0;
   const auto& c = engine.config();
-  const double operations = 2 * batch * (input * layer_weights(c) + static_cast<double>(c.hidden_size * c.vocab_size));
+  const double operations =
+      2 * batch * (input * measurement::layer_weights(c) + static_cast<double>(c.hidden_size * c.vocab_size));
   const double gflops = r.prefill_s > 0 ? operations / r.prefill_s / 1e9 : 0;
   // Modelled time is another machine's: this one's limits say nothing about it. Nor do limits of a busy machine.
   const bool modelled = engine.device().clock_us().has_value();
@@ -148,34 +98,19 @@ OrderedJson row_json(Engine& engine, const BenchFlags& f, const OneBatchRow& r, 
   j["achieved_GBps"] = gbps;
   j["achieved_GFLOPs"] = gflops;
   j["pct_bandwidth"] = share(gbps, limits.read_GBps_all);
-  j["pct_peak"] = share(gflops, peak_gflops(limits, multiplied(engine)));
+  j["pct_peak"] = share(gflops, peak_gflops(limits, measurement::multiplied(engine)));
   return j;
 }
 
-std::optional<double> larger(std::optional<double> a, std::optional<double> b) { return a && b ? std::max(*a, *b) : a; }
-
-// Bandwidth is the mean of both times; a peak is a peak.
-MachineSpeed between(const MachineSpeed& before, const MachineSpeed& after) {
-  MachineSpeed s;
-  s.read_GBps_1 = (before.read_GBps_1 + after.read_GBps_1) / 2;
-  s.read_GBps_all = (before.read_GBps_all + after.read_GBps_all) / 2;
-  s.fp32_gflops = std::max(before.fp32_gflops, after.fp32_gflops);
-  s.bf16_gflops = larger(before.bf16_gflops, after.bf16_gflops);
-  s.int8_gops = larger(before.int8_gops, after.int8_gops);
-  s.other_load = std::max(before.other_load, after.other_load);
-  if (before.barrier_ns && after.barrier_ns) s.barrier_ns = std::min(*before.barrier_ns, *after.barrier_ns);
-  return s;
-}
-
-OrderedJson limits_json(Machine machine, const MachineSpeed& before, const MachineSpeed& after) {
+OrderedJson limits_json(measurement::Machine machine, const MachineSpeed& before, const MachineSpeed& after) {
   const double low = std::min(before.read_GBps_all, after.read_GBps_all);
   if (low < 0.8 * std::max(before.read_GBps_all, after.read_GBps_all))
     machine.warnings.push_back(
         fmt::format("memory bandwidth was {:.1f} GB/s before and {:.1f} after the run: shares of it mean little",
                     before.read_GBps_all, after.read_GBps_all));
-  OrderedJson j = machine_json(machine, between(before, after));
+  OrderedJson j = measurement::machine_json(machine, measurement::between(before, after));
   for (const auto& [name, speed] : {std::pair{"before", before}, std::pair{"after", after}}) {
-    OrderedJson one = machine_json({}, speed);
+    OrderedJson one = measurement::machine_json({}, speed);
     for (const char* key : {"cpu", "isa", "threads", "devices", "warnings"}) one.erase(key);
     j[name] = std::move(one);
   }
@@ -259,19 +194,19 @@ Status check_bench(BenchFlags& f) {
 }
 
 Status run_bench(const BenchFlags& f) {
-  const Machine machine = describe_machine();
+  const measurement::Machine machine = measurement::describe_machine();
   const int threads =
       f.model.threads > 0 ? std::min(machine.threads, static_cast<int>(f.model.threads)) : machine.threads;
   // The limits of another device are known once it is open; nothing else runs on it before.
   ASSIGN_OR_RETURN(const DeviceOptions device, device_options(f.model.device, f.model.ascend_runtime, ::getenv));
   const bool ranked = f.model.tp_size > 1;  // the front sees only its own processors, and no limits of the machine
   const bool on_processor = device.kind != DeviceKind::Cuda && device.ascend_runtime != "sim" && !ranked;
-  const MachineSpeed first = on_processor ? measure_machine(threads) : MachineSpeed{};
+  const MachineSpeed first = on_processor ? measurement::measure_machine(threads) : MachineSpeed{};
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   // Where time is modelled it is another machine's: the limits of this one say nothing about it.
   const bool modelled = engine->device().clock_us().has_value();
   const auto of_device = [&] {
-    return modelled || ranked ? MachineSpeed{} : measure_speed_of(engine->device().info(), threads);
+    return modelled || ranked ? MachineSpeed{} : measurement::measure_speed_of(engine->device().info(), threads);
   };
   const MachineSpeed before = on_processor ? first : of_device();
   if (f.input_len + f.output_len > engine->context_length())
@@ -282,19 +217,20 @@ Status run_bench(const BenchFlags& f) {
   if (!drafts && f.speculation.algorithm != spec::Algorithm::None)
     log::notice("no drafts (--speculative-algorithm {} is off): {}", spec::algorithm_name(f.speculation.algorithm),
                 engine->verify_refusal());
-  std::vector<OneBatchRow> rows;
+  std::vector<measurement::OneBatchRow> rows;
   {
     Progress bar("bench", f.batch_sizes.size() * static_cast<uint64_t>(f.repeat));
-    const OneBatch plan{f.input_len,   f.output_len,  f.repeat,    static_cast<uint64_t>(f.model.random_seed),
-                        f.temperature, f.speculation, f.acceptance};
-    const auto measure = drafts ? measure_drafted_batch : measure_one_batch;
-    OneBatch warm = plan;  // a short run first: memory is touched, threads are awake
+    const measurement::OneBatch plan{
+        f.input_len,   f.output_len,  f.repeat,    static_cast<uint64_t>(f.model.random_seed),
+        f.temperature, f.speculation, f.acceptance};
+    const auto measure = drafts ? measurement::measure_drafted_batch : measurement::measure_one_batch;
+    measurement::OneBatch warm = plan;  // a short run first: memory is touched, threads are awake
     warm.repeat = 1;
     warm.output_len = std::min<int64_t>(f.output_len, 4);
     Progress none("", 1, false);
     RETURN_IF_ERROR(measure(*engine, warm, f.batch_sizes[0], none).status());
     for (int64_t batch_size : f.batch_sizes) {
-      ASSIGN_OR_RETURN(OneBatchRow row, measure(*engine, plan, batch_size, bar));
+      ASSIGN_OR_RETURN(measurement::OneBatchRow row, measure(*engine, plan, batch_size, bar));
       rows.push_back(row);
     }
   }
@@ -306,7 +242,8 @@ Status run_bench(const BenchFlags& f) {
     report["clock_note"] = clock_lines(engine->device());
   }
   report["rows"] = OrderedJson::array();
-  for (const OneBatchRow& row : rows) report["rows"].push_back(row_json(*engine, f, row, between(before, after)));
+  for (const measurement::OneBatchRow& row : rows)
+    report["rows"].push_back(row_json(*engine, f, row, measurement::between(before, after)));
   if (f.json) {
     fmt::print("{}\n", report.dump());
   } else {

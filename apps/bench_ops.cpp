@@ -11,11 +11,11 @@
 #include "backends/cpu/isa.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "bench/extension_cases.h"
-#include "bench/op_bench.h"
+#include "base/terminal.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/terminal.h"
+#include "measurement/extension_cases.h"
+#include "measurement/op_bench.h"
 #include "passes/extension.h"
 #include "settings/setting.h"
 
@@ -53,7 +53,7 @@ struct OpsFlags {
   }
   Status check() const {
     // What an extension brings is known once it is loaded.
-    if (extensions.empty()) RETURN_IF_ERROR(check_filter(benchmarked_ops(nn::fused_ops())));
+    if (extensions.empty()) RETURN_IF_ERROR(check_filter(measurement::benchmarked_ops(nn::fused_ops())));
     if (extensions.empty() && !model_path.empty()) return invalid("--model-path needs --extension");
     if (!model_path.empty() && model != "all") return invalid("--model-path cannot go with --model");
     if (auto known = cpu::parse_isa(isa); !known) return known.status().at("--isa");
@@ -78,8 +78,8 @@ struct Row {
   std::string op, model, detail, shape;
   DType dtype = DType::F32;
   int64_t tokens = 0;
-  OpTimes times;
-  OpLimit limit;
+  measurement::OpTimes times;
+  measurement::OpLimit limit;
   bool same_bits = true;
 };
 
@@ -90,14 +90,14 @@ constexpr std::pair<const char*, double> kOriginal[] = {{"split_qk_norm_rope", 0
 // What a launch costs by itself: a chain of calls that each have one row of sixteen numbers to do.
 Result<double> launch_us(const Platform& platform, const nn::FusedOps& fused, int64_t repeat) {
   const TensorType tiny{DType::F32, {Dim(1, 1), Dim(16)}};
-  const OpCase c{"add", "", "", {{"T", 1}}, {tiny, tiny}, {}};
-  ASSIGN_OR_RETURN(auto bench, OpBench::make(c, DType::F32, fused, platform));
-  ASSIGN_OR_RETURN(const OpTimes times, bench->measure(1, repeat));
+  const measurement::OpCase c{"add", "", "", {{"T", 1}}, {tiny, tiny}, {}};
+  ASSIGN_OR_RETURN(auto bench, measurement::OpBench::make(c, DType::F32, fused, platform));
+  ASSIGN_OR_RETURN(const measurement::OpTimes times, bench->measure(1, repeat));
   return times.fused_us;
 }
 
 struct Work {
-  OpCase op;
+  measurement::OpCase op;
   DType dtype;
 };
 
@@ -176,7 +176,7 @@ void print_modelled_rows(const std::vector<Row>& rows) {
     const auto ratio = [](std::optional<double> a, std::optional<double> b) {
       return a && b ? ratio_text(*a / *b) : std::string("-");
     };
-    const OpTimes& t = r.times;
+    const measurement::OpTimes& t = r.times;
     fmt::print("{:>7} {:>11.3f} {:>11} {:>7} {:>15} {:>15} {:>7}{}\n", r.tokens, t.fused_us, number(t.unfused_us),
                ratio(t.fused_us, t.unfused_us), number(t.eager_fused_us), number(t.eager_unfused_us),
                ratio(t.eager_fused_us, t.eager_unfused_us), r.same_bits ? "" : "  (rounds otherwise than its parts)");
@@ -186,9 +186,9 @@ void print_modelled_rows(const std::vector<Row>& rows) {
 std::vector<Work> work_of(const OpsFlags& f, const nn::FusedOps& fused) {
   const int64_t most = *std::max_element(f.tokens.begin(), f.tokens.end());
   std::vector<Work> work;
-  for (const std::string& op : f.ops(benchmarked_ops(fused)))
+  for (const std::string& op : f.ops(measurement::benchmarked_ops(fused)))
     for (DType dtype : f.dtypes())
-      for (OpCase& c : op_cases(op, fused, most))
+      for (measurement::OpCase& c : measurement::op_cases(op, fused, most))
         if (f.model == "all" || f.model == c.model || c.model == "example") work.push_back({std::move(c), dtype});
   return work;
 }
@@ -203,7 +203,7 @@ struct Plan {
 Result<Plan> plan_of(const OpsFlags& f, const Platform& platform, nn::FusedOps& fused) {
   if (f.extensions.empty()) return Plan{work_of(f, fused), {}};
   std::vector<std::string> names;
-  for (const nn::FusedOp& op : extension_ops(platform)) {
+  for (const nn::FusedOp& op : measurement::extension_ops(platform)) {
     names.emplace_back(op.name());
     fused.add(op);
   }
@@ -213,15 +213,15 @@ Result<Plan> plan_of(const OpsFlags& f, const Platform& platform, nn::FusedOps& 
   if (!f.model_path.empty()) log::set_level(log::Level::Warning);  // the report of a start is of no interest
   Plan plan;
   for (DType dtype : f.dtypes()) {
-    std::vector<OpCase> cases;
+    std::vector<measurement::OpCase> cases;
     if (f.model_path.empty()) {
       for (const std::string& op : f.ops(names))
-        for (OpCase& c : op_cases(op, fused, most)) cases.push_back(std::move(c));
+        for (measurement::OpCase& c : measurement::op_cases(op, fused, most)) cases.push_back(std::move(c));
     } else {
-      const ModelOfCases model{f.model_path, f.extensions, f.device, f.isa, f.threads, dtype};
-      ASSIGN_OR_RETURN(cases, cases_in_model(model, f.ops(names), most, plan.refused));
+      const measurement::ModelOfCases model{f.model_path, f.extensions, f.device, f.isa, f.threads, dtype};
+      ASSIGN_OR_RETURN(cases, measurement::cases_in_model(model, f.ops(names), most, plan.refused));
     }
-    for (OpCase& c : cases) plan.work.push_back({std::move(c), dtype});
+    for (measurement::OpCase& c : cases) plan.work.push_back({std::move(c), dtype});
   }
   return plan;
 }
@@ -229,7 +229,7 @@ Result<Plan> plan_of(const OpsFlags& f, const Platform& platform, nn::FusedOps& 
 // Every op a given number of times and nothing measured: what tools/count_instructions.py runs.
 Status run_calls(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused, const Plan& plan) {
   for (const Work& w : plan.work) {
-    auto bench = OpBench::make(w.op, w.dtype, fused, platform);
+    auto bench = measurement::OpBench::make(w.op, w.dtype, fused, platform);
     if (!bench && bench.status().code() == Code::Unsupported) continue;
     if (!bench) return bench.status().at(fmt::format("{} {}", w.op.op, dtype_name(w.dtype)));
     for (int64_t tokens : f.tokens) {
@@ -247,12 +247,12 @@ struct Measured {
 };
 
 Result<Measured> measure_all(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused, const Plan& plan,
-                             const MachineSpeed& speed, const CacheSpeeds& caches) {
+                             const MachineSpeed& speed, const measurement::CacheSpeeds& caches) {
   Measured out;
   out.refused = plan.refused;
   Progress bar("ops", plan.work.size() * f.tokens.size());
   for (const Work& w : plan.work) {
-    auto bench = OpBench::make(w.op, w.dtype, fused, platform);
+    auto bench = measurement::OpBench::make(w.op, w.dtype, fused, platform);
     if (!bench && bench.status().code() == Code::Unsupported) {
       out.refused.push_back(fmt::format("{} {}: {}", w.op.op, dtype_name(w.dtype), bench.status().message()));
       bar.advance(f.tokens.size(), w.op.op);
@@ -263,7 +263,7 @@ Result<Measured> measure_all(const OpsFlags& f, const Platform& platform, const 
       // On this house's own kernels a difference is an error; a vendor's fused operator may round less often.
       const Status same = (*bench)->check(tokens);
       if (!same.is_ok() && !(platform.device->clock_us() && same.code() == Code::Internal)) return same;
-      ASSIGN_OR_RETURN(const OpTimes times, (*bench)->measure(tokens, f.repeat));
+      ASSIGN_OR_RETURN(const measurement::OpTimes times, (*bench)->measure(tokens, f.repeat));
       out.rows.push_back({w.op.op, w.op.model, w.op.detail, (*bench)->shape(tokens), w.dtype, tokens, times,
                           (*bench)->limit(tokens, speed, caches), same.is_ok()});
       bar.advance(1, fmt::format("{} {} {}", w.op.op, dtype_name(w.dtype), w.op.model));
@@ -314,30 +314,32 @@ Status run_ops(const OpsFlags& f) {
   if (f.calls) return run_calls(f, platform, fused, plan);
   if (platform.device->clock_us()) return run_modelled(f, platform, fused, plan);
   const DeviceInfo& info = platform.device->info();
-  Machine machine = describe_machine();
+  measurement::Machine machine = measurement::describe_machine();
   for (const Notice& n : device_notices(f.device, f.ascend_runtime))
     machine.warnings.push_back(settings::as_flags(n.text));
-  const MachineSpeed speed = measure_machine(info.threads);
+  const MachineSpeed speed = measurement::measure_machine(info.threads);
   if (const std::string why = disturbance(speed); !f.json && !why.empty()) machine.warnings.push_back(why);
-  const CacheSpeeds caches = measure_caches(info.threads);
+  const measurement::CacheSpeeds caches = measurement::measure_caches(info.threads);
   ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
   ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, plan, speed, caches));
 
   if (!f.json) {
     print_rows(m.rows, launch, !speed.disturbed());
     std::string levels;
-    for (const CacheLevel& l : caches.levels) levels += fmt::format(", {} {:.0f} GB/s", l.name, l.read_GBps);
+    for (const measurement::CacheLevel& l : caches.levels)
+      levels += fmt::format(", {} {:.0f} GB/s", l.name, l.read_GBps);
     fmt::print("limits here: {}, {} thread{}{}, fp32 {:.0f} GFLOP/s; a launch by itself {:.3f} us\n", info.isa,
                info.threads, info.threads == 1 ? "" : "s", levels, speed.fp32_gflops, launch);
     for (const auto& r : m.refused) fmt::print("not here: {}\n", r);
     for (const auto& w : machine.warnings) fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w);
     return Status::ok();
   }
-  OrderedJson limits = machine_json(machine, speed);
+  OrderedJson limits = measurement::machine_json(machine, speed);
   limits["isa"] = info.isa;
   limits["threads"] = info.threads;
   limits["launch_us"] = launch;
-  for (const CacheLevel& l : caches.levels) limits["levels"].push_back({{"name", l.name}, {"read_GBps", l.read_GBps}});
+  for (const measurement::CacheLevel& l : caches.levels)
+    limits["levels"].push_back({{"name", l.name}, {"read_GBps", l.read_GBps}});
   fmt::print("{}\n", ops_report(m, std::move(limits)).dump());
   return Status::ok();
 }

@@ -7,11 +7,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "bench/serving_prompts.h"
-#include "bench/serving_report.h"
 #include "client/server_probe.h"
 #include "command.h"
 #include "common/flags.h"
+#include "measurement/serving_prompts.h"
+#include "measurement/serving_report.h"
 
 namespace reprise::apps {
 namespace {
@@ -22,7 +22,7 @@ struct ServingFlags {
   std::string base_url = "http://127.0.0.1:30000", endpoint = "completions", model, api_key, rate = "inf",
               prompt_form = "auto", extra_body, output, plot;
   std::vector<int64_t> concurrency;
-  PromptOptions prompts;
+  measurement::PromptOptions prompts;
   std::optional<int64_t> vocab_size;
   int64_t seed = 1, warmups = 1;
   double temperature = 0, timeout_s = 600;
@@ -30,11 +30,11 @@ struct ServingFlags {
 
   Status check();
   double request_rate = std::numeric_limits<double>::infinity();
-  GenerationStyle style;
+  client::GenerationStyle style;
 };
 
 Status ServingFlags::check() {
-  ASSIGN_OR_RETURN(style.endpoint, parse_endpoint(endpoint));
+  ASSIGN_OR_RETURN(style.endpoint, client::parse_endpoint(endpoint));
   if (rate != "inf") {
     char* end = nullptr;
     request_rate = std::strtod(rate.c_str(), &end);
@@ -43,7 +43,7 @@ Status ServingFlags::check() {
   }
   const bool from_file = prompts.dataset == "gsm8k" || prompts.dataset == "file";
   if (from_file && prompts.path.empty()) return invalid("--dataset {} needs --data-path FILE", prompts.dataset);
-  if (style.endpoint == Endpoint::Chat && prompt_form == "ids")
+  if (style.endpoint == client::Endpoint::Chat && prompt_form == "ids")
     return invalid("--prompt-form ids: chats are text; allowed: auto, text");
   if (!extra_body.empty()) {
     ASSIGN_OR_RETURN(style.extra, parse_ordered_json(extra_body, "--extra-request-body"));
@@ -58,9 +58,9 @@ Status ServingFlags::check() {
 }
 
 // Fills in what only the server knows.
-Status ask_server(ServingFlags& f, HttpCalls& http) {
+Status ask_server(ServingFlags& f, client::HttpCalls& http) {
   if (f.model.empty() || !f.vocab_size) {
-    auto facts = probe_server(http, f.base_url);
+    auto facts = client::probe_server(http, f.base_url);
     if (!facts && f.model.empty()) return facts.status();
     if (f.model.empty()) f.model = facts->model;
     if (!f.vocab_size && facts) f.vocab_size = facts->vocab_size;
@@ -69,19 +69,19 @@ Status ask_server(ServingFlags& f, HttpCalls& http) {
   f.prompts.vocab_size = f.vocab_size.value_or(kUnknownVocabulary);
   f.prompts.ids = f.prompt_form == "ids";
   const bool random = f.prompts.dataset == "random" || f.prompts.dataset == "sharegpt-like";
-  if (!random || f.prompt_form != "auto" || f.style.endpoint == Endpoint::Chat) return Status::ok();
-  const GenerationRecord tried = call_once(http, {PromptIds{1, 2, 3}, 3, 1}, f.style);
+  if (!random || f.prompt_form != "auto" || f.style.endpoint == client::Endpoint::Chat) return Status::ok();
+  const client::GenerationRecord tried = client::call_once(http, {client::PromptIds{1, 2, 3}, 3, 1}, f.style);
   f.prompts.ids = tried.ok;
   if (!tried.ok) log::info("prompts are sent as text: token ids were answered with \"{}\"", tried.problem);
   return Status::ok();
 }
 
-OrderedJson details_of(const LoadRun& run) {
+OrderedJson details_of(const client::LoadRun& run) {
   OrderedJson d;
   for (const char* key :
        {"start_times", "input_lens", "output_lens", "ttfts", "itls", "latencies", "generated_texts", "errors"})
     d[key] = OrderedJson::array();
-  for (const GenerationRecord& r : run.records) {
+  for (const client::GenerationRecord& r : run.records) {
     d["start_times"].push_back(r.begin_s);
     d["input_lens"].push_back(r.prompt_tokens);
     d["output_lens"].push_back(r.output_tokens);
@@ -94,33 +94,34 @@ OrderedJson details_of(const LoadRun& run) {
   return d;
 }
 
-Result<LoadRun> run_row(const ServingFlags& f, HttpCalls& http, int64_t concurrency, uint64_t seed,
-                        const std::string& title) {
-  PromptOptions prompts = f.prompts;
+Result<client::LoadRun> run_row(const ServingFlags& f, client::HttpCalls& http, int64_t concurrency, uint64_t seed,
+                                const std::string& title) {
+  measurement::PromptOptions prompts = f.prompts;
   prompts.seed = seed;
-  ASSIGN_OR_RETURN(const auto calls, serving_calls(prompts));
+  ASSIGN_OR_RETURN(const auto calls, measurement::serving_calls(prompts));
   Progress bar(title, calls.size());
   int64_t failed = 0;
-  return run_load(http, calls, f.style, {f.request_rate, concurrency, seed}, [&](const GenerationRecord& r) {
-    failed += !r.ok;
-    bar.advance(1, failed > 0 ? fmt::format("{} failed", failed) : std::string());
-  });
+  return client::run_load(http, calls, f.style, {f.request_rate, concurrency, seed},
+                          [&](const client::GenerationRecord& r) {
+                            failed += !r.ok;
+                            bar.advance(1, failed > 0 ? fmt::format("{} failed", failed) : std::string());
+                          });
 }
 
-Status warm_up(const ServingFlags& f, HttpCalls& http) {
+Status warm_up(const ServingFlags& f, client::HttpCalls& http) {
   if (f.warmups == 0) return Status::ok();
-  PromptOptions prompts = f.prompts;
+  measurement::PromptOptions prompts = f.prompts;
   prompts.seed = ~prompts.seed;  // prompts that are not asked again
   prompts.count = f.warmups;
-  ASSIGN_OR_RETURN(const auto calls, serving_calls(prompts));
-  const LoadRun run = run_load(http, calls, f.style, {});
-  for (const GenerationRecord& r : run.records)
+  ASSIGN_OR_RETURN(const auto calls, measurement::serving_calls(prompts));
+  const client::LoadRun run = client::run_load(http, calls, f.style, {});
+  for (const client::GenerationRecord& r : run.records)
     if (!r.ok) return error(Code::Invalid, "{}: a warm-up request failed: {}", f.base_url, r.problem);
   return Status::ok();
 }
 
 Status run_serving(ServingFlags& f) {
-  ASSIGN_OR_RETURN(const auto http, HttpCalls::open(f.base_url, call_options(f.api_key, f.timeout_s)));
+  ASSIGN_OR_RETURN(const auto http, client::HttpCalls::open(f.base_url, client::call_options(f.api_key, f.timeout_s)));
   RETURN_IF_ERROR(ask_server(f, *http));
   RETURN_IF_ERROR(warm_up(f, *http));
   OrderedJson report;
@@ -144,11 +145,11 @@ Status run_serving(ServingFlags& f) {
   for (size_t i = 0; i < loads.size(); ++i) {
     const std::string title = loads[i] > 0 ? fmt::format("{} in flight", loads[i]) : "requests";
     // Prompts of its own for each row, so that none finds those of an earlier one in a cache.
-    ASSIGN_OR_RETURN(const LoadRun run, run_row(f, *http, loads[i], f.prompts.seed + i, title));
+    ASSIGN_OR_RETURN(const client::LoadRun run, run_row(f, *http, loads[i], f.prompts.seed + i, title));
     OrderedJson row;
     row["request_rate"] = std::isinf(f.request_rate) ? OrderedJson("inf") : OrderedJson(f.request_rate);
     row["max_concurrency"] = loads[i] > 0 ? OrderedJson(loads[i]) : OrderedJson(nullptr);
-    row.update(serving_row(run));
+    row.update(measurement::serving_row(run));
     completed += row["completed"].get<int64_t>();
     if (f.details) row["details"] = details_of(run);
     rows.push_back(std::move(row));
@@ -158,11 +159,12 @@ Status run_serving(ServingFlags& f) {
   if (!f.output.empty()) RETURN_IF_ERROR(write_file_atomically(f.output, text + "\n"));
   if (!f.plot.empty())
     RETURN_IF_ERROR(write_file_atomically(
-        f.plot, serving_plot(rows, fmt::format("{}: {} requests ({})", f.model, f.prompts.count, f.prompts.dataset))));
+        f.plot, measurement::serving_plot(
+                    rows, fmt::format("{}: {} requests ({})", f.model, f.prompts.count, f.prompts.dataset))));
   if (f.json)
     fmt::print("{}\n", text);
   else
-    fmt::print("{}", serving_table(rows));
+    fmt::print("{}", measurement::serving_table(rows));
   if (completed == 0) return error(Code::Invalid, "{}: no request was answered", f.base_url);
   return Status::ok();
 }

@@ -11,13 +11,13 @@
 #include "api/default_model.h"
 #include "backends/cpu/isa.h"
 #include "base/elapsed.h"
+#include "base/process.h"
 #include "base/progress.h"
-#include "bench/page_cache.h"
+#include "base/terminal.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "common/process.h"
-#include "common/terminal.h"
+#include "measurement/page_cache.h"
 
 namespace reprise::apps {
 
@@ -75,9 +75,9 @@ double median(const std::vector<Start>& starts, double Start::*what) {
 
 Result<Start> start_once(const StartupFlags& f, const std::string& model, const std::string& cache,
                          const std::string& weights) {
-  if (f.evict) evict_from_page_cache(weights);
+  if (f.evict) measurement::evict_from_page_cache(weights);
   Start s;
-  s.weights_resident = page_cache_share(weights);
+  s.weights_resident = measurement::page_cache_share(weights);
   std::vector<int64_t> prompt(static_cast<size_t>(f.prompt_len));
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int64_t>(1 + i % 64);
   const std::vector<std::string> command{"/proc/self/exe",
@@ -132,8 +132,8 @@ OrderedJson row_json(const char* kind, const std::vector<Start>& starts) {
 }
 
 Status run_startup(const StartupFlags& f) {
-  ASSIGN_OR_RETURN(const std::string model, model_on_disk(f.model_path, f.hub));
-  const double found = page_cache_share(model);
+  ASSIGN_OR_RETURN(const std::string model, service::model_on_disk(f.model_path, f.hub));
+  const double found = measurement::page_cache_share(model);
   std::vector<Start> cold, warm;
   {
     Progress bar("startup", static_cast<uint64_t>(2 * f.repeat + 1));

@@ -5,6 +5,7 @@
 
 #include "api/default_model.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "chat/chat_loop.h"
 #include "chat/line_editor.h"
 #include "chat/plain_input.h"
@@ -12,7 +13,6 @@
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "common/terminal.h"
 
 namespace reprise::apps {
 

@@ -10,17 +10,19 @@ namespace CLI {
 class App;
 }
 
-namespace reprise::apps {
+namespace reprise::service {
+struct RunSettings;
+}
 
-struct ModelFlags;
+namespace reprise::apps {
 
 struct Command {
   CLI::App* app = nullptr;
   std::function<Status()> check;
   std::function<Status()> run;
-  // The flags of the model that the command runs, which may lie over several ranks; null where it opens none this time.
+  // Those of the model that the command runs, which may lie over several ranks; null where it opens none this time.
   // Left empty: its models are on one rank.
-  std::function<ModelFlags*()> over_ranks = {};
+  std::function<service::RunSettings*()> over_ranks = {};
   // What a follower does where that is not to follow one engine.
   std::function<Status()> follow = {};
   bool as_threads = false;  // the command's ranks are threads, unless a launcher has started processes

@@ -5,14 +5,14 @@
 #include <memory>
 
 #include "api/device_choice.h"
-#include "bench/collective_bench.h"
+#include "base/terminal.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/machine_probe.h"
 #include "common/model_flags.h"
-#include "common/self_test.h"
-#include "common/terminal.h"
+#include "measurement/collective_bench.h"
+#include "measurement/machine_probe.h"
 #include "settings/setting.h"
+#include "verification/self_test.h"
 
 namespace reprise::apps {
 
@@ -31,7 +31,7 @@ std::string or_absent(const std::optional<double>& v, const char* unit) {
   return v ? fmt::format("{:.0f} {}", *v, unit) : "no such instruction";
 }
 
-void print_table(const Machine& m, const MachineSpeed& s) {
+void print_table(const measurement::Machine& m, const MachineSpeed& s) {
   const auto row = [](const char* name, const std::string& value) { fmt::print("{:<22}{}\n", name, value); };
   row("processor", m.cpu);
   row("instruction sets", joined(m.isa));
@@ -51,9 +51,9 @@ void print_device(const Device& device) {
   for (const auto& [name, value] : device_lines(device)) fmt::print("{:<22}{}\n", name, settings::as_flags(value));
 }
 
-void print_self_test(const SelfTest& t) {
+void print_self_test(const verification::SelfTest& t) {
   fmt::print("self-test\n");
-  for (const SelfCheck& c : t.checks) {
+  for (const verification::SelfCheck& c : t.checks) {
     const std::string verdict = !c.passed   ? "skip"
                                 : *c.passed ? coloured(Colour::Green, "pass", stdout)
                                             : coloured(Colour::Red, "FAIL", stdout);
@@ -62,10 +62,10 @@ void print_self_test(const SelfTest& t) {
   for (const auto& [name, us] : t.times_us) fmt::print("  {:<22}{:.2f} us\n", name, us);
 }
 
-OrderedJson self_test_json(const SelfTest& t) {
+OrderedJson self_test_json(const verification::SelfTest& t) {
   OrderedJson j;
   j["checks"] = OrderedJson::array();
-  for (const SelfCheck& c : t.checks)
+  for (const verification::SelfCheck& c : t.checks)
     j["checks"].push_back({{"name", c.name},
                            {"result", !c.passed   ? "skip"
                                       : *c.passed ? "pass"
@@ -77,9 +77,9 @@ OrderedJson self_test_json(const SelfTest& t) {
 }
 
 // The null device has no operators.
-std::optional<SelfTest> tested(const Platform& platform) {
+std::optional<verification::SelfTest> tested(const Platform& platform) {
   if (platform.device->info().kind == DeviceKind::Null) return std::nullopt;
-  return self_test(platform);
+  return verification::self_test(platform);
 }
 
 struct DoctorFlags {
@@ -92,24 +92,25 @@ struct DoctorFlags {
 
 constexpr int64_t kExchanges = 200;  // of each kind
 
-void print_ranks(const ranks::World& world, const std::vector<CollectiveTime>& times) {
+void print_ranks(const ranks::World& world, const std::vector<measurement::CollectiveTime>& times) {
   fmt::print("{:<22}{}\n", "ranks",
              world.one_host() ? fmt::format("{} on this host", world.size)
                               : fmt::format("{}, of which {} on this host", world.size, world.local_size));
-  for (const CollectiveTime& t : times)
+  for (const measurement::CollectiveTime& t : times)
     fmt::print("{:<22}{:.1f} us\n", fmt::format("{}, {} KB", t.name, t.bytes >> 10), t.us);
 }
 
-OrderedJson ranks_json(const ranks::World& world, const std::vector<CollectiveTime>& times) {
+OrderedJson ranks_json(const ranks::World& world, const std::vector<measurement::CollectiveTime>& times) {
   OrderedJson j = {{"size", world.size}, {"on_this_host", world.local_size}, {"times", OrderedJson::array()}};
-  for (const CollectiveTime& t : times) j["times"].push_back({{"name", t.name}, {"bytes", t.bytes}, {"us", t.us}});
+  for (const measurement::CollectiveTime& t : times)
+    j["times"].push_back({{"name", t.name}, {"bytes", t.bytes}, {"us", t.us}});
   return j;
 }
 
 // What ranks exchange, checked and timed, instead of the machine: its processors are shared out by now.
 Status run_over_ranks(const DoctorFlags& f) {
   ranks::Member& member = *f.ranks.member;
-  ASSIGN_OR_RETURN(const auto times, measure_collectives(member, kExchanges));
+  ASSIGN_OR_RETURN(const auto times, measurement::measure_collectives(member, kExchanges));
   if (f.json)
     fmt::print("{}\n", ranks_json(member.world(), times).dump());
   else
@@ -125,17 +126,17 @@ Status run_doctor(const DoctorFlags& f) {
   if (options.kind != DeviceKind::Cpu) {
     ASSIGN_OR_RETURN(platform, make_platform(options));
   }
-  Machine m = describe_machine();
+  measurement::Machine m = measurement::describe_machine();
   if (f.threads > m.threads)
     m.warnings.push_back(fmt::format("--threads {} is more than the {} that may be used; measured with {}", f.threads,
                                      m.threads, m.threads));
   for (const Notice& n : device_notices(f.device, f.ascend_runtime)) m.warnings.push_back(settings::as_flags(n.text));
   const int used = f.threads > 0 ? static_cast<int>(std::min<int64_t>(f.threads, m.threads)) : m.threads;
-  const MachineSpeed s = measure_machine(used);
+  const MachineSpeed s = measurement::measure_machine(used);
   if (const std::string why = disturbance(s); !f.json && !why.empty()) m.warnings.push_back(why);
-  const std::optional<SelfTest> test = platform ? tested(*platform) : std::nullopt;
+  const std::optional<verification::SelfTest> test = platform ? tested(*platform) : std::nullopt;
   if (f.json) {
-    OrderedJson j = machine_json(m, s);
+    OrderedJson j = measurement::machine_json(m, s);
     if (platform) j["device"] = device_json(*platform->device);
     if (test) j["self_test"] = self_test_json(*test);
     fmt::print("{}\n", settings::as_flags(j.dump()));
@@ -171,7 +172,7 @@ Command add_doctor(CLI::App& program) {
       "and streams; one that cannot be opened ends with the reason, and a failed self-test with exit code 1.\n"
       "With --tp-size above 1 it is the exchange between ranks of the CPU that is tested and timed, alone.");
   c.over_ranks = [flags] { return flags->ranks.tp_size > 1 ? &flags->ranks : nullptr; };
-  c.follow = [flags] { return measure_collectives(*flags->ranks.member, kExchanges).status(); };
+  c.follow = [flags] { return measurement::measure_collectives(*flags->ranks.member, kExchanges).status(); };
   c.check = [flags] { return device_options(flags->device, flags->ascend_runtime, ::getenv).status(); };
   c.run = [flags] { return run_doctor(*flags); };
   return c;

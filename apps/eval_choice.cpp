@@ -13,7 +13,7 @@
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "eval/choice.h"
+#include "evaluation/choice.h"
 #include "evaluation/text_scores.h"
 
 namespace reprise::apps {
@@ -33,9 +33,10 @@ struct ChoiceFlags {
 };
 
 // Every ending of every task behind its context; scored from where the tokens leave those of the context alone.
-Result<std::vector<evaluation::TextToScore>> texts_of(const std::vector<ChoiceTask>& tasks, const TextModel& model) {
+Result<std::vector<evaluation::TextToScore>> texts_of(const std::vector<evaluation::ChoiceTask>& tasks,
+                                                      const TextModel& model) {
   std::vector<evaluation::TextToScore> texts;
-  for (const ChoiceTask& task : tasks) {
+  for (const evaluation::ChoiceTask& task : tasks) {
     ASSIGN_OR_RETURN(const std::vector<int32_t> context, model.encode(task.context));
     for (const std::string& ending : task.endings) {
       evaluation::TextToScore text;
@@ -59,15 +60,15 @@ Result<std::vector<evaluation::TextScore>> score(engine::Engine& engine, std::ve
 }
 
 Status run_choice(const ChoiceFlags& f) {
-  std::vector<JsonLine> lines;
+  std::vector<evaluation::JsonLine> lines;
   if (f.data_path.empty()) {
-    lines = builtin_choices();
+    lines = evaluation::builtin_choices();
   } else {
-    ASSIGN_OR_RETURN(lines, read_json_lines(f.data_path));
+    ASSIGN_OR_RETURN(lines, evaluation::read_json_lines(f.data_path));
   }
   if (f.questions > 0 && lines.size() > static_cast<size_t>(f.questions))
     lines.resize(static_cast<size_t>(f.questions));
-  ASSIGN_OR_RETURN(const std::vector<ChoiceTask> tasks, choice_tasks(lines));
+  ASSIGN_OR_RETURN(const std::vector<evaluation::ChoiceTask> tasks, evaluation::choice_tasks(lines));
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
   ASSIGN_OR_RETURN(std::vector<evaluation::TextToScore> texts, texts_of(tasks, text));
@@ -77,15 +78,15 @@ Status run_choice(const ChoiceFlags& f) {
   for (const auto& t : texts) tokens += static_cast<int64_t>(t.tokens.size()) - 1;
   const auto begin = std::chrono::steady_clock::now();
   auto scored = score(*engine, std::move(texts));
-  if (!scored) return scored.status().at(f.data_path.empty() ? kBuiltin : f.data_path);
+  if (!scored) return scored.status().at(f.data_path.empty() ? evaluation::kBuiltin : f.data_path);
   const double seconds = seconds_since(begin);
 
   size_t right = 0, right_by_byte = 0, next = 0;
   std::string answers;
-  for (const ChoiceTask& task : tasks) {
+  for (const evaluation::ChoiceTask& task : tasks) {
     std::vector<double> log_p;
     for (size_t i = 0; i < task.endings.size(); ++i) log_p.push_back((*scored)[next++].log_p);
-    const Choice choice = choose(task, log_p);
+    const evaluation::Choice choice = evaluation::choose(task, log_p);
     right += choice.by_sum == task.answer;
     right_by_byte += choice.by_byte == task.answer;
     const OrderedJson line{

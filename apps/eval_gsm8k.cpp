@@ -12,12 +12,12 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "command.h"
+#include "common/asked_server.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "eval/asked_server.h"
-#include "eval/gsm8k.h"
-#include "eval/text_file.h"
+#include "evaluation/gsm8k.h"
+#include "evaluation/text_file.h"
 
 namespace reprise::apps {
 
@@ -47,13 +47,13 @@ struct Gsm8kFlags {
 };
 
 Result<std::vector<Json>> read_questions(const std::string& path) {
-  ASSIGN_OR_RETURN(std::vector<JsonLine> lines, read_json_lines(path));
+  ASSIGN_OR_RETURN(std::vector<evaluation::JsonLine> lines, evaluation::read_json_lines(path));
   std::vector<Json> questions;
-  for (JsonLine& line : lines) questions.push_back(std::move(line.json));
+  for (evaluation::JsonLine& line : lines) questions.push_back(std::move(line.json));
   return questions;
 }
 
-Result<std::vector<Gsm8kTask>> read_tasks(const Gsm8kFlags& f) {
+Result<std::vector<evaluation::Gsm8kTask>> read_tasks(const Gsm8kFlags& f) {
   ASSIGN_OR_RETURN(std::vector<Json> questions, read_questions(f.data_path));
   std::vector<Json> shots;
   if (f.shots > 0) {
@@ -72,7 +72,7 @@ Result<std::vector<Gsm8kTask>> read_tasks(const Gsm8kFlags& f) {
   }
   if (f.questions > 0 && static_cast<int64_t>(questions.size()) > f.questions)
     questions.resize(static_cast<size_t>(f.questions));
-  auto tasks = gsm8k_tasks(questions, shots);
+  auto tasks = evaluation::gsm8k_tasks(questions, shots);
   if (!tasks) return tasks.status().at(f.data_path);
   return tasks;
 }
@@ -84,15 +84,15 @@ struct Said {
   double seconds = 0;
 };
 
-Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks) {
+Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<evaluation::Gsm8kTask>& tasks) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
   std::vector<sched::GenerationRequest> requests;
-  for (const Gsm8kTask& task : tasks) {
+  for (const evaluation::Gsm8kTask& task : tasks) {
     sched::GenerationRequest r;
     ASSIGN_OR_RETURN(r.prompt, text.encode(task.prompt));
     r.sampling.max_new_tokens = f.max_new_tokens;
-    r.sampling.stop = gsm8k_stops();
+    r.sampling.stop = evaluation::gsm8k_stops();
     requests.push_back(std::move(r));
   }
   ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
@@ -117,16 +117,16 @@ Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks
 }
 
 // The same questions to /v1/completions.
-Result<Said> ask_server(const Gsm8kFlags& f, const std::vector<Gsm8kTask>& tasks) {
-  GenerationStyle style;
-  style.stop = gsm8k_stops();
-  std::vector<GenerationCall> calls;
-  for (const Gsm8kTask& task : tasks) calls.push_back({task.prompt, 0, f.max_new_tokens});
-  ASSIGN_OR_RETURN(LoadRun run,
+Result<Said> ask_server(const Gsm8kFlags& f, const std::vector<evaluation::Gsm8kTask>& tasks) {
+  client::GenerationStyle style;
+  style.stop = evaluation::gsm8k_stops();
+  std::vector<client::GenerationCall> calls;
+  for (const evaluation::Gsm8kTask& task : tasks) calls.push_back({task.prompt, 0, f.max_new_tokens});
+  ASSIGN_OR_RETURN(client::LoadRun run,
                    f.server.ask_all(calls, style, "gsm8k", [](size_t i) { return std::to_string(i + 1); }));
   Said said;
   said.seconds = run.duration_s;
-  for (GenerationRecord& r : run.records) {
+  for (client::GenerationRecord& r : run.records) {
     said.answers.push_back(std::move(r.text));
     said.tokens += r.output_tokens;
   }
@@ -141,8 +141,8 @@ Status run_gsm8k(const Gsm8kFlags& f) {
   std::string answers;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const std::string& answer = said.answers[i];
-    const auto number = last_number(answer);
-    const bool good = number && same_number(*number, tasks[i].expected);
+    const auto number = evaluation::last_number(answer);
+    const bool good = number && evaluation::same_number(*number, tasks[i].expected);
     right += good;
     without += !number;
     answers +=

@@ -15,12 +15,12 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "command.h"
+#include "common/asked_server.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "eval/asked_server.h"
-#include "eval/mmmu.h"
-#include "eval/text_file.h"
+#include "evaluation/mmmu.h"
+#include "evaluation/text_file.h"
 #include "images/decode.h"
 #include "sched/image_prompt.h"
 
@@ -46,11 +46,12 @@ struct MmmuFlags {
 };
 
 // The first of them in the order of their ids, as SGLang takes them.
-Result<std::vector<MmmuQuestion>> read_questions(const MmmuFlags& f) {
-  ASSIGN_OR_RETURN(const std::vector<JsonLine> lines, read_json_lines(f.data_path + "/questions.jsonl"));
-  std::vector<MmmuQuestion> out;
-  for (const JsonLine& line : lines) {
-    ASSIGN_OR_RETURN(MmmuQuestion q, mmmu_question(line.json, line.place));
+Result<std::vector<evaluation::MmmuQuestion>> read_questions(const MmmuFlags& f) {
+  ASSIGN_OR_RETURN(const std::vector<evaluation::JsonLine> lines,
+                   evaluation::read_json_lines(f.data_path + "/questions.jsonl"));
+  std::vector<evaluation::MmmuQuestion> out;
+  for (const evaluation::JsonLine& line : lines) {
+    ASSIGN_OR_RETURN(evaluation::MmmuQuestion q, evaluation::mmmu_question(line.json, line.place));
     out.push_back(std::move(q));
   }
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
@@ -58,8 +59,9 @@ Result<std::vector<MmmuQuestion>> read_questions(const MmmuFlags& f) {
   return out;
 }
 
-Result<sched::GenerationRequest> request_of(const MmmuFlags& f, const MmmuQuestion& q, const TextModel& text,
-                                            const images::PatchRules& rules, int64_t image_token) {
+Result<sched::GenerationRequest> request_of(const MmmuFlags& f, const evaluation::MmmuQuestion& q,
+                                            const TextModel& text, const images::PatchRules& rules,
+                                            int64_t image_token) {
   OrderedJson content = OrderedJson::array();
   if (!q.before.empty()) content.push_back({{"type", "text"}, {"text", q.before}});
   content.push_back({{"type", "image"}});
@@ -89,7 +91,7 @@ struct MmmuSaid {
   double seconds = 0;
 };
 
-Result<MmmuSaid> ask_engine(const MmmuFlags& f, const std::vector<MmmuQuestion>& questions) {
+Result<MmmuSaid> ask_engine(const MmmuFlags& f, const std::vector<evaluation::MmmuQuestion>& questions) {
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   const auto& vision = engine->config().vision;
   if (!vision) return error(Code::Unsupported, "{}", sched::reads_no_images(engine->config()));
@@ -127,7 +129,7 @@ Result<MmmuSaid> ask_engine(const MmmuFlags& f, const std::vector<MmmuQuestion>&
   return said;
 }
 
-Result<GenerationCall> question_call(const MmmuFlags& f, const MmmuQuestion& q) {
+Result<client::GenerationCall> question_call(const MmmuFlags& f, const evaluation::MmmuQuestion& q) {
   const std::string file = f.data_path + "/" + q.image;
   ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
   const std::string_view format = images::image_format({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
@@ -137,23 +139,24 @@ Result<GenerationCall> question_call(const MmmuFlags& f, const MmmuQuestion& q) 
   content.push_back({{"type", "image_url"},
                      {"image_url", {{"url", fmt::format("data:image/{};base64,{}", format, base64_of(bytes))}}}});
   if (!q.behind.empty()) content.push_back({{"type", "text"}, {"text", q.behind}});
-  return GenerationCall{std::move(content), 0, f.max_new_tokens};
+  return client::GenerationCall{std::move(content), 0, f.max_new_tokens};
 }
 
 // The same questions to /v1/chat/completions.
-Result<MmmuSaid> ask_server(const MmmuFlags& f, const std::vector<MmmuQuestion>& questions) {
-  GenerationStyle style;
-  style.endpoint = Endpoint::Chat;
+Result<MmmuSaid> ask_server(const MmmuFlags& f, const std::vector<evaluation::MmmuQuestion>& questions) {
+  client::GenerationStyle style;
+  style.endpoint = client::Endpoint::Chat;
   style.extra["separate_reasoning"] = false;  // thoughts are scored with the answer, as those of an engine of our own
-  std::vector<GenerationCall> calls;
-  for (const MmmuQuestion& q : questions) {
-    ASSIGN_OR_RETURN(GenerationCall call, question_call(f, q));
+  std::vector<client::GenerationCall> calls;
+  for (const evaluation::MmmuQuestion& q : questions) {
+    ASSIGN_OR_RETURN(client::GenerationCall call, question_call(f, q));
     calls.push_back(std::move(call));
   }
-  ASSIGN_OR_RETURN(LoadRun run, f.server.ask_all(calls, style, "mmmu", [&](size_t i) { return questions[i].id; }));
+  ASSIGN_OR_RETURN(client::LoadRun run,
+                   f.server.ask_all(calls, style, "mmmu", [&](size_t i) { return questions[i].id; }));
   MmmuSaid said;
   said.seconds = run.duration_s;
-  for (GenerationRecord& r : run.records) {
+  for (client::GenerationRecord& r : run.records) {
     said.tokens += r.output_tokens;
     said.cut += r.finish_reason == "length";
     said.answers.push_back(std::move(r.text));
@@ -168,10 +171,10 @@ Status run_mmmu(const MmmuFlags& f) {
   std::map<std::string, Score> subjects;
   std::string answers;
   for (size_t i = 0; i < questions.size(); ++i) {
-    const MmmuQuestion& q = questions[i];
+    const evaluation::MmmuQuestion& q = questions[i];
     const std::string& answer = said.answers[i];
     std::string got;
-    const bool right = mmmu_right(q, answer, &got);
+    const bool right = evaluation::mmmu_right(q, answer, &got);
     for (Score* s : {&all, &subjects[q.subject]}) ++s->questions, s->right += right;
     answers +=
         OrderedJson{{"id", q.id}, {"expected", q.answers}, {"got", got}, {"right", right}, {"text", answer}}.dump(

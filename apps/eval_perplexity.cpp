@@ -10,8 +10,8 @@
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "eval/text_file.h"
 #include "evaluation/perplexity.h"
+#include "evaluation/text_file.h"
 
 namespace reprise::apps {
 
@@ -32,9 +32,9 @@ struct PerplexityFlags {
 Status run_perplexity(const PerplexityFlags& f) {
   std::string content;
   if (f.text_file.empty()) {
-    content = builtin_text();
+    content = evaluation::builtin_text();
   } else {
-    ASSIGN_OR_RETURN(content, read_evaluation_text(f.text_file));
+    ASSIGN_OR_RETURN(content, evaluation::read_evaluation_text(f.text_file));
   }
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
@@ -55,7 +55,7 @@ Status run_perplexity(const PerplexityFlags& f) {
       shown = now;
     });
   }
-  if (!done) return done.status().at(f.text_file.empty() ? kBuiltin : f.text_file);
+  if (!done) return done.status().at(f.text_file.empty() ? evaluation::kBuiltin : f.text_file);
   const evaluation::Perplexity& p = *done;
   if (f.json) {
     OrderedJson j;

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "command.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
@@ -16,8 +17,7 @@
 #include "common/report.h"
 #include "common/shown_media.h"
 #include "common/standard_input.h"
-#include "common/terminal.h"
-#include "eval/text_file.h"
+#include "evaluation/text_file.h"
 #include "settings/values.h"
 
 namespace reprise::apps {
@@ -54,9 +54,9 @@ struct GenerateFlags {
 
 // The "prompt" or "question" of each line; other keys (an answer, say) are of no interest here.
 Result<std::vector<std::string>> read_prompts(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::vector<JsonLine> lines, read_json_lines(path));
+  ASSIGN_OR_RETURN(const std::vector<evaluation::JsonLine> lines, evaluation::read_json_lines(path));
   std::vector<std::string> prompts;
-  for (const JsonLine& line : lines) {
+  for (const evaluation::JsonLine& line : lines) {
     const char* key = line.json.contains("prompt") ? "prompt" : "question";
     if (!line.json.contains(key) || !line.json[key].is_string())
       return invalid("{}: a text \"prompt\" or \"question\" was expected", line.place);

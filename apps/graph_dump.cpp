@@ -6,12 +6,12 @@
 #include "base/file.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/local_ranks.h"
-#include "common/machine_probe.h"
 #include "common/model_flags.h"
 #include "common/profile_flags.h"
 #include "graph/text.h"
+#include "measurement/machine_probe.h"
 #include "see/html_report.h"
+#include "service/local_ranks.h"
 #include "settings/setting.h"
 
 namespace reprise::apps {
@@ -29,12 +29,12 @@ struct DumpFlags {
   int64_t rank = 0;
 };
 
-Result<std::string> report(const LocalRanks& ranks, PhaseView view, const DumpFlags& f) {
+Result<std::string> report(const service::LocalRanks& ranks, PhaseView view, const DumpFlags& f) {
   HtmlReport r{ranks.at(f.rank), std::move(view), f.model.model_path, std::nullopt};
   if (!f.no_timing) {
     ASSIGN_OR_RETURN(auto profiles, profile_ranks(ranks.all(), f.profile));
     r.profile = std::move(profiles[static_cast<size_t>(f.rank)].profile);
-    r.profile->machine = measure_machine(r.profile->tracks);
+    r.profile->machine = measurement::measure_machine(r.profile->tracks);
     r.view.program = r.view.runner->last_program();
   }
   return html_report(r);
@@ -47,8 +47,9 @@ Status run_dump(DumpFlags f) {
     if (!f.no_timing) make_room(f.profile, f.model);
   }
   const bool timed = html && !f.no_timing;
-  ASSIGN_OR_RETURN(const LocalRanks ranks,
-                   open_local_ranks(f.model, timed ? RankProcessors::Apart : RankProcessors::Same));
+  ASSIGN_OR_RETURN(
+      const service::LocalRanks ranks,
+      service::open_local_ranks(f.model, timed ? service::RankProcessors::Apart : service::RankProcessors::Same));
   engine::Engine& e = ranks.at(f.rank);
   ASSIGN_OR_RETURN(const PhaseView view, view_of_phase(e, f.profile.phase));
   std::string text;

@@ -7,11 +7,10 @@
 #include <string>
 
 #include "api/text_model.h"
+#include "base/terminal.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/local_ranks.h"
 #include "common/model_flags.h"
-#include "common/terminal.h"
 #include "see/decisions.h"
 #include "see/explain.h"
 #include "see/graph_report.h"
@@ -19,6 +18,7 @@
 #include "see/queue_table.h"
 #include "see/stream_report.h"
 #include "see/token_reason.h"
+#include "service/local_ranks.h"
 #include "settings/setting.h"
 #include "settings/values.h"
 
@@ -124,7 +124,7 @@ Result<std::vector<int32_t>> prompt_of(const ExplainFlags& f, const api::TextMod
 }
 
 Status run_why(const ExplainFlags& f) {
-  ASSIGN_OR_RETURN(const LocalRanks ranks, open_local_ranks(f.model));
+  ASSIGN_OR_RETURN(const service::LocalRanks ranks, service::open_local_ranks(f.model));
   engine::Engine& e = *ranks;
   ASSIGN_OR_RETURN(const api::TextModel text, api::TextModel::open(f.model, "", e));
   ASSIGN_OR_RETURN(std::vector<int32_t> prompt, prompt_of(f, text));
@@ -143,7 +143,7 @@ Status run_why(const ExplainFlags& f) {
 
 Status run_explain(const ExplainFlags& f) {
   if (f.why) return run_why(f);
-  ASSIGN_OR_RETURN(const LocalRanks ranks, open_local_ranks(f.model));
+  ASSIGN_OR_RETURN(const service::LocalRanks ranks, service::open_local_ranks(f.model));
   engine::Engine& e = ranks.at(f.rank);
   ASSIGN_OR_RETURN(const PhaseView v, view_of_phase(e, f.phase));
   if (f.json)

@@ -5,12 +5,12 @@
 
 #include "base/file.h"
 #include "command.h"
-#include "common/device_probe.h"
 #include "common/flags.h"
-#include "common/local_ranks.h"
-#include "common/machine_probe.h"
 #include "common/model_flags.h"
 #include "common/profile_flags.h"
+#include "measurement/device_probe.h"
+#include "measurement/machine_probe.h"
+#include "service/local_ranks.h"
 #include "settings/values.h"
 
 namespace reprise::apps {
@@ -58,10 +58,10 @@ void print_profiles(const GraphProfileFlags& f, std::span<const RankProfile> sho
 
 Status run_profile(GraphProfileFlags f) {
   make_room(f.profile, f.model);
-  ASSIGN_OR_RETURN(const LocalRanks ranks, open_local_ranks(f.model, RankProcessors::Apart));
+  ASSIGN_OR_RETURN(const service::LocalRanks ranks, service::open_local_ranks(f.model, service::RankProcessors::Apart));
   ASSIGN_OR_RETURN(std::vector<RankProfile> profiles, profile_ranks(ranks.all(), f.profile));
   const DeviceInfo& device = ranks->device().info();
-  const MachineSpeed machine = measure_speed_of(device, profiles[0].profile.tracks);
+  const MachineSpeed machine = measurement::measure_speed_of(device, profiles[0].profile.tracks);
   for (RankProfile& r : profiles) r.profile.machine = machine;
   std::span<const RankProfile> shown = profiles;
   if (!f.all()) shown = shown.subspan(static_cast<size_t>(std::stoll(f.rank)), 1);

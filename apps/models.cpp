@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/kept_models.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/kept_models.h"
-#include "common/model_tests.h"
 #include "models/model.h"
+#include "verification/model_tests.h"
 
 namespace reprise::apps {
 
@@ -29,7 +29,7 @@ std::string families_table() {
     const checkpoint::Family& f = m->family;
     std::string also(f.wrapper);
     if (!f.other_architecture.empty()) also += (also.empty() ? "" : ", ") + std::string(f.other_architecture);
-    const OrderedJson tests = tests_of_family(f.architecture);
+    const OrderedJson tests = verification::tests_of_family(f.architecture);
     out += fmt::format("{:<36}{:<20}{:<14}{:<17}{}\n", f.architecture, f.model_type,
                        f.gguf.name.empty() ? "-" : f.gguf.name, names_in(tests.value("graph_modes", OrderedJson())),
                        names_in(tests.value("features", OrderedJson())));
@@ -45,7 +45,7 @@ OrderedJson families_json() {
     OrderedJson row{{"architecture", f.architecture}, {"model_type", f.model_type}, {"gguf", f.gguf.name}};
     for (const std::string_view also : {f.wrapper, f.other_architecture})
       if (!also.empty()) row["also"].push_back(also);
-    row.update(tests_of_family(f.architecture));
+    row.update(verification::tests_of_family(f.architecture));
     out.push_back(std::move(row));
   }
   return out;
@@ -78,8 +78,8 @@ Command add_models(CLI::App& program) {
       fmt::print("{}", flags->json ? families_json().dump() + "\n" : families_table());
       return Status::ok();
     }
-    ASSIGN_OR_RETURN(const auto models, listed_models(flags->hub));
-    fmt::print("{}", flags->json ? models_json(models).dump() + "\n" : models_table(models));
+    ASSIGN_OR_RETURN(const auto models, api::listed_models(flags->hub));
+    fmt::print("{}", flags->json ? api::models_json(models).dump() + "\n" : api::models_table(models));
     return Status::ok();
   };
   return c;

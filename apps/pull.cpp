@@ -10,11 +10,11 @@
 #include "api/default_model.h"
 #include "api/model_source.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/progress.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/interrupt_guard.h"
-#include "common/process.h"
+#include "service/interrupt_guard.h"
 
 namespace reprise::apps {
 
@@ -181,10 +181,10 @@ namespace {
 Status pull_by_name(const std::string& text, const HubOptions& flags) {
   ASSIGN_OR_RETURN(const hub::ModelName name, model_name(text, flags));
   ASSIGN_OR_RETURN(const hub::Hub models, open_hub(flags));
-  const InterruptGuard guard;
+  const service::InterruptGuard guard;
   HubOptions how = flags;
   how.progress = log::level() <= log::Level::Notice;
-  how.stop = InterruptGuard::interrupted;
+  how.stop = service::InterruptGuard::interrupted;
   ASSIGN_OR_RETURN(const hub::FetchedModel m, fetch_model(models, name, how));
   log::info("{} {}: {} ({} file{}, {}{})", name.text(), m.fetched > 0 ? "is stored" : "is there already", m.path,
             m.files, m.files == 1 ? "" : "s", hub::size_words(m.bytes), m.by_rule.empty() ? "" : ", " + m.by_rule);

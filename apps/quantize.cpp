@@ -9,13 +9,13 @@
 #include "api/text_model.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/terminal.h"
 #include "checkpoint/fit_to_tensors.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
-#include "common/terminal.h"
-#include "eval/text_file.h"
 #include "evaluation/perplexity.h"
+#include "evaluation/text_file.h"
 #include "hub/companions.h"
 #include "models/model.h"
 #include "quantiser/checkpoint_quantiser.h"
@@ -221,16 +221,16 @@ void print_report(const quantiser::QuantisedCheckpoint& q, const Scores& scores)
 
 Status run_quantize(QuantizeFlags f) {
   f.model.quantization = "none";
-  ASSIGN_OR_RETURN(const std::string path, model_on_disk(f.model.model_path, f.model.hub));
+  ASSIGN_OR_RETURN(const std::string path, service::model_on_disk(f.model.model_path, f.model.hub));
   std::error_code ignored;
   if (fs::exists(f.output, ignored) && fs::equivalent(path, f.output, ignored))
     return invalid("--output {} is the model itself", f.output);
   std::string calibration, content;
   if (!f.calibration_file.empty()) {
-    ASSIGN_OR_RETURN(calibration, read_evaluation_text(f.calibration_file));
+    ASSIGN_OR_RETURN(calibration, evaluation::read_evaluation_text(f.calibration_file));
   }
   if (!f.text_file.empty()) {
-    ASSIGN_OR_RETURN(content, read_evaluation_text(f.text_file));
+    ASSIGN_OR_RETURN(content, evaluation::read_evaluation_text(f.text_file));
   }
   ASSIGN_OR_RETURN(auto source, checkpoint::Checkpoint::open(path, models::families()));
   Result<checkpoint::ModelConfigFields> config = error(Code::Internal, "not read");

@@ -11,9 +11,10 @@
 #include "command.h"
 #include "common/command_settings.h"
 #include "common/flags.h"
-#include "serve/serve_process.h"
-#include "serve/span_post.h"
+#include "common/model_flags.h"
 #include "server/cors.h"
+#include "service/serve_process.h"
+#include "service/span_post.h"
 
 namespace reprise::apps {
 
@@ -24,7 +25,7 @@ namespace {
 constexpr int64_t kPreemption = 10;  // SGLang's default
 
 struct ServeFlags {
-  ServeOptions options;
+  service::ServeOptions options;
   int64_t port, max_queued, max_queued_tokens, max_body, budget, most_answers, max_connections;
   std::optional<int64_t> admin_port, preemption_threshold, default_priority, prefill_requests;
   bool enable_metrics, log_requests, no_overlap, priorities, no_preemption, small_first, abort_on_priority;
@@ -39,7 +40,7 @@ struct ServeFlags {
 };
 
 std::vector<settings::Binding> ServeFlags::bindings() {
-  ServeOptions& o = options;
+  service::ServeOptions& o = options;
   return {{"config", &o.config},
           {"host", &o.http.host},
           {"port", &port},
@@ -97,7 +98,7 @@ std::vector<settings::Binding> ServeFlags::bindings() {
 
 // SGLang's names and rules for the order of waiting requests.
 Status ServeFlags::check_schedule() {
-  ServeOptions& o = options;
+  service::ServeOptions& o = options;
   const std::string policy = o.model.schedule_policy.value_or("fcfs");
   if (policy == "priority")
     return invalid(
@@ -156,11 +157,11 @@ Result<std::vector<std::string>> keys_of(const std::string& path) {
 
 void ServeFlags::add_to(CLI::App& app) {
   add_settings(app, bindings());
-  options.model.add_to(app);
+  add_run_settings(app, options.model);
 }
 
 Status ServeFlags::resolve() {
-  ServeOptions& o = options;
+  service::ServeOptions& o = options;
   o.model.serving = true;
   RETURN_IF_ERROR(o.model.check_values());
   RETURN_IF_ERROR(check_schedule());
@@ -182,7 +183,7 @@ Status ServeFlags::resolve() {
     ASSIGN_OR_RETURN(o.api.api_keys, keys_of(o.api_key_file));
   }
   if (!o.api_keys_file.empty()) {
-    ASSIGN_OR_RETURN(o.api.keys, read_keys(o.api_keys_file));
+    ASSIGN_OR_RETURN(o.api.keys, service::read_keys(o.api_keys_file));
   }
   const bool octal = socket_mode.size() <= 4 && socket_mode.find_first_not_of("01234567") == std::string::npos;
   if (socket_mode.empty() || !octal || std::stoll(socket_mode, nullptr, 8) > 0777)
@@ -210,7 +211,7 @@ Status ServeFlags::resolve() {
   o.watchdog_timeout_s = o.model.watchdog_timeout.value_or(o.watchdog_timeout_s);
   if (o.api.log_prompts && (o.request_log.empty() || o.request_log == "-"))
     return invalid("--log-prompts: allowed with --request-log FILE, a file that only its owner may read");
-  if (!o.otlp_endpoint.empty()) RETURN_IF_ERROR(otlp_url(o.otlp_endpoint).status());
+  if (!o.otlp_endpoint.empty()) RETURN_IF_ERROR(service::otlp_url(o.otlp_endpoint).status());
   std::error_code ignored;
   if (!o.profile_dir.empty() && !std::filesystem::is_directory(o.profile_dir, ignored))
     return invalid("--profile-dir {}: there is no such folder", o.profile_dir);
@@ -220,19 +221,21 @@ Status ServeFlags::resolve() {
 }
 
 // The options that these settings make, with nothing of this process changed.
-Result<std::shared_ptr<ServeOptions>> interpret(const settings::Precedence& given) {
+Result<std::shared_ptr<service::ServeOptions>> interpret(const settings::Precedence& given) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App scratch("", "serve");
   flags->add_to(scratch);
   RETURN_IF_ERROR(CommandSettings::of(scratch)->assign(given));
   RETURN_IF_ERROR(flags->resolve());
-  return std::shared_ptr<ServeOptions>(flags, &flags->options);
+  return std::shared_ptr<service::ServeOptions>(flags, &flags->options);
 }
 
 Status check(ServeFlags& flags, CLI::App& app) {
   ASSIGN_OR_RETURN(const log::Level level, flags.options.model.level());
   log::set_level(level);
-  flags.options.settings = CommandSettings::of(app);
+  const auto settings = CommandSettings::of(app);
+  flags.options.given = settings->given();
+  flags.options.given_by_then = [settings] { return settings->with_file_of_now(); };
   flags.options.interpret = interpret;
   return flags.resolve();
 }
@@ -247,7 +250,7 @@ Command add_serve(CLI::App& program) {
   c.app->footer("Try it: curl http://127.0.0.1:30000/v1/completions -d '{\"prompt\": \"Hello\", \"max_tokens\": 8}'");
   c.check = [flags, app = c.app] { return check(*flags, *app); };
   c.over_ranks = [flags] { return flags->options.check ? nullptr : &flags->options.model; };
-  c.run = [flags] { return serve(flags->options); };
+  c.run = [flags] { return service::serve(flags->options); };
   return c;
 }
 

@@ -6,11 +6,11 @@
 #include "api/default_model.h"
 #include "base/file.h"
 #include "base/kv_page.h"
-#include "bench/one_batch.h"
 #include "command.h"
 #include "common/flags.h"
-#include "common/machine_probe.h"
-#include "tune/tuner.h"
+#include "measurement/machine_probe.h"
+#include "measurement/one_batch.h"
+#include "tuning/tuner.h"
 
 namespace reprise::apps {
 namespace {
@@ -32,14 +32,14 @@ struct TuneFlags {
   }
 };
 
-Result<TrafficProfile> traffic_of(const TuneFlags& f) {
-  if (!f.request_log.empty()) return traffic_of_log(f.request_log);
-  const auto all = [](int64_t n) { return Spread{n, n, n}; };
-  return TrafficProfile{0, all(f.input_len), all(f.output_len), all(f.concurrency)};
+Result<tuning::TrafficProfile> traffic_of(const TuneFlags& f) {
+  if (!f.request_log.empty()) return tuning::traffic_of_log(f.request_log);
+  const auto all = [](int64_t n) { return tuning::Spread{n, n, n}; };
+  return tuning::TrafficProfile{0, all(f.input_len), all(f.output_len), all(f.concurrency)};
 }
 
 // The flags with which a candidate's engine is opened.
-ModelFlags flags_of(const TuneFlags& f, const Candidate& c, int64_t batch) {
+ModelFlags flags_of(const TuneFlags& f, const tuning::Candidate& c, int64_t batch) {
   ModelFlags m = f.model;
   m.quiet_start = true;
   m.bars = false;
@@ -49,26 +49,28 @@ ModelFlags flags_of(const TuneFlags& f, const Candidate& c, int64_t batch) {
   return m;
 }
 
-Result<CandidateSpeed> measure(const TuneFlags& f, const Candidate& c, int64_t batch, int64_t input, int64_t output) {
+Result<tuning::CandidateSpeed> measure(const TuneFlags& f, const tuning::Candidate& c, int64_t batch, int64_t input,
+                                       int64_t output) {
   ASSIGN_OR_RETURN(const auto engine, open_engine(flags_of(f, c, batch)));
-  OneBatch plan;
+  measurement::OneBatch plan;
   plan.input_len = input;
   plan.output_len = output;
   plan.repeat = 1;
   Progress none("", 1, false);
-  RETURN_IF_ERROR(measure_one_batch(*engine, plan, batch, none).status());  // memory is touched, threads are awake
+  RETURN_IF_ERROR(
+      measurement::measure_one_batch(*engine, plan, batch, none).status());  // memory is touched, threads are awake
   plan.repeat = kRepeats;
-  ASSIGN_OR_RETURN(const OneBatchRow row, measure_one_batch(*engine, plan, batch, none));
+  ASSIGN_OR_RETURN(const measurement::OneBatchRow row, measurement::measure_one_batch(*engine, plan, batch, none));
   const auto tokens = static_cast<double>(batch);
-  return CandidateSpeed{tokens * static_cast<double>(input) / row.prefill_s,
-                        tokens * static_cast<double>(output - 1) / row.decode_s};
+  return tuning::CandidateSpeed{tokens * static_cast<double>(input) / row.prefill_s,
+                                tokens * static_cast<double>(output - 1) / row.decode_s};
 }
 
-Result<TuneBounds> bounds_of(const TuneFlags& f) {
+Result<tuning::TuneBounds> bounds_of(const TuneFlags& f) {
   ASSIGN_OR_RETURN(const auto engine, open_engine(flags_of(f, {}, 1)));
   const DeviceInfo& info = engine->device().info();
-  TuneBounds b;
-  b.processors = describe_machine().threads;
+  tuning::TuneBounds b;
+  b.processors = measurement::describe_machine().threads;
   b.threads_matter = info.kind == DeviceKind::Cpu;
   b.live_sizes = info.live_sizes;
   b.context_length = engine->context_length();
@@ -83,25 +85,24 @@ Result<TuneBounds> bounds_of(const TuneFlags& f) {
 }
 
 Status run_tune(const TuneFlags& f) {
-  ASSIGN_OR_RETURN(const TrafficProfile traffic, traffic_of(f));
-  ASSIGN_OR_RETURN(const TuneBounds bounds, bounds_of(f));
+  ASSIGN_OR_RETURN(const tuning::TrafficProfile traffic, traffic_of(f));
+  ASSIGN_OR_RETURN(const tuning::TuneBounds bounds, bounds_of(f));
   if (const int64_t longest = std::max(traffic.prompt.usual, traffic.prompt.large); longest >= bounds.context_length)
     return invalid("prompts of {} tokens; the context length is {}", longest, bounds.context_length);
-  Progress bar("tuning", tune_steps(traffic, bounds));
-  ASSIGN_OR_RETURN(const Tuning t, tune(
-                                       traffic, bounds,
-                                       [&](const Candidate& c, int64_t batch, int64_t input, int64_t output) {
-                                         return measure(f, c, batch, input, output);
-                                       },
-                                       bar));
-  const Machine machine = describe_machine();
-  const std::string file = tuned_file(t, f.model.model_path, machine.cpu, traffic);
+  Progress bar("tuning", tuning::tune_steps(traffic, bounds));
+  ASSIGN_OR_RETURN(const tuning::Tuning t, tuning::tune(
+                                               traffic, bounds,
+                                               [&](const tuning::Candidate& c, int64_t batch, int64_t input,
+                                                   int64_t output) { return measure(f, c, batch, input, output); },
+                                               bar));
+  const measurement::Machine machine = measurement::describe_machine();
+  const std::string file = tuning::tuned_file(t, f.model.model_path, machine.cpu, traffic);
   if (!f.output.empty()) RETURN_IF_ERROR(write_file_atomically(f.output, file));
   if (f.json) {
-    fmt::print("{}\n", tuning_json(t, traffic).dump());
+    fmt::print("{}\n", tuning::tuning_json(t, traffic).dump());
     return Status::ok();
   }
-  fmt::print("{}", tuning_text(t));
+  fmt::print("{}", tuning::tuning_text(t));
   if (f.output.empty())
     fmt::print("\n{}", file);
   else

@@ -4,7 +4,8 @@
 Rules, each reported as "file:line: what is wrong":
   - every #include "folder/..." under src/ is an edge that layers.txt allows, transitively;
   - a folder under src/ has a line in layers.txt and a CMake target whose DEPS are the same;
-  - apps/ holds programs: its line says which folders of src/ it may use, and no folder of src/ may include it;
+  - apps/ holds programs, what their flags mean and what they print: its line says which folders of src/ it may use, no
+    folder of src/ may include it, and it has no folders but those of PROGRAM_FOLDERS;
   - backends/X includes nothing of backends/Y (only backends/all.cpp knows them all);
   - messages of the library name a setting by its key in backquotes, which programs spell (src/settings/setting.h): no
     flag stands in a text of src/, but for the rows of the table and for the server, which is a program's;
@@ -28,6 +29,7 @@ VENDOR = {
     "ascend": re.compile(r"^(acl/|aclnn|hccl/|atb/|tiling/|graph/ascend)"),
 }
 # Words inside identifiers too: kind_of_npu, DeviceKind::Cuda, kHasAvx512, __AVX2__.
+PROGRAM_FOLDERS = {"chat", "common", "wheel"}  # the terminal, flags and printing, the program of a wheel
 KNOWS_NO_HARDWARE = {"models", "nn"}
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -211,6 +213,8 @@ def check(root):
     if apps.is_dir():
         if "apps" not in layers:
             return errors + ["apps: no line in tools/layers.txt"]
+        for folder in sorted(p.name for p in apps.iterdir() if p.is_dir() and p.name not in PROGRAM_FOLDERS):
+            errors.append(f"apps/{folder}: programs read flags and print; what they call belongs in a folder of src/")
         for path in sorted(apps.rglob("*")):
             if path.suffix in SOURCE_SUFFIXES:
                 errors += check_file(apps, path, allowed)

@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = "docs/model-coverage.md"
-FACTS = "apps/common/model_tests.json"  # for the binary
+FACTS = "src/verification/model_tests.json"  # for the binary
 
 KEYS = {
     "G": "models/golden_test GoldenTest.LogitsAreThoseOfTheReference",

@@ -1,7 +1,7 @@
 #include "chat/chat_loop.h"
 
 #include "base/log.h"
-#include "common/terminal.h"
+#include "base/terminal.h"
 #include "see/graph_report.h"
 #include "settings/setting.h"
 

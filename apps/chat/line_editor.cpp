@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/terminal.h"
 #include "chat/line_layout.h"
-#include "common/terminal.h"
 #include "text/utf8.h"
 
 namespace reprise::apps {

@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
+#include "base/terminal.h"
 #include "common/standard_input.h"
-#include "common/terminal.h"
 
 namespace reprise::apps {
 

@@ -5,33 +5,30 @@
 #include <filesystem>
 
 #include "backends/cpu/isa.h"
+#include "base/terminal.h"
 #include "common/flags.h"
-#include "common/interrupt_guard.h"
-#include "common/terminal.h"
 #include "sched/adapter_table.h"
 
 namespace reprise::apps {
 
-void ModelFlags::add_to(CLI::App& app) {
+void add_run_settings(CLI::App& app, service::RunSettings& s) {
   const std::string isa_help = "CPU instruction set: " + cpu::isa_choices();
-  for (const settings::Binding& b : bindings()) add_setting(app, b, b.key == "isa" ? isa_help : std::string());
-  add_setting(app, {"log_level", &log_level},
-              quiet_start ? "least level of log lines on standard error; default: notice"
-                          : "least level of log lines on standard error; default: info");
-  if (quiet_start) add_setting(app, {"verbose", &verbose});
+  for (const settings::Binding& b : s.bindings()) add_setting(app, b, b.key == "isa" ? isa_help : std::string());
+  add_setting(app, {"log_level", &s.log_level},
+              s.quiet_start ? "least level of log lines on standard error; default: notice"
+                            : "least level of log lines on standard error; default: info");
+  if (s.quiet_start) add_setting(app, {"verbose", &s.verbose});
+  add_settings(app, s.launcher.bindings());
+  add_settings(app, s.graph.bindings());
+  add_settings(app, s.speculation.bindings());
+}
+
+void ModelFlags::add_to(CLI::App& app) {
+  add_run_settings(app, *this);
   if (chooses_adapter)
     add_text(app, "--adapter", adapter,
              "the LoRA adapter of `--lora-modules` to answer with, or none; default: the one that is named there alone",
              "NAME");
-  launcher.add_to(app);
-  add_settings(app, graph.bindings());
-  add_settings(app, speculation.bindings());
-}
-
-std::vector<std::string> ModelFlags::plain_notices() const {
-  std::vector<std::string> out = launcher.notices();
-  for (std::string& text : ModelSettings::plain_notices()) out.push_back(std::move(text));
-  return out;
 }
 
 Result<std::string> ModelFlags::chosen_adapter() const {
@@ -51,37 +48,11 @@ Result<std::string> ModelFlags::chosen_adapter() const {
   return invalid("--adapter {}: --lora-modules names no such adapter; allowed: {}", *adapter, allowed);
 }
 
-Result<log::Level> ModelFlags::level() const {
-  if (verbose && log_level) return invalid("-v is --log-level info; it cannot go with --log-level {}", *log_level);
-  return log::parse_level(log_level.value_or(quiet_start && !verbose ? "notice" : "info"));
-}
-
 Status ModelFlags::check() const {
   ASSIGN_OR_RETURN(const log::Level chosen, level());
   log::set_level(chosen);
-  return check_values();
-}
-
-Status ModelFlags::check_values() const {
-  RETURN_IF_ERROR(launcher.check());
-  RETURN_IF_ERROR(ModelSettings::check());
+  RETURN_IF_ERROR(check_values());
   return chooses_adapter ? chosen_adapter().status() : Status::ok();
-}
-
-Result<std::string> model_on_disk(const std::string& path, api::HubOptions hub) {
-  const InterruptGuard guard;
-  hub.progress = log::level() <= log::Level::Notice;
-  hub.stop = InterruptGuard::interrupted;
-  return api::resolve_model_path(path, hub);
-}
-
-Result<std::unique_ptr<engine::Engine>> open_engine(const ModelFlags& flags) {
-  RETURN_IF_ERROR(model_on_disk(flags.model_path, flags.hub).status());
-  api::ModelSettings chosen = flags;
-  // A quiet start has a bar to show, but no lines to add to a file.
-  const bool bar = log::level() == log::Level::Notice && is_terminal(stderr);
-  chosen.progress = flags.bars.value_or(log::level() <= log::Level::Info || bar);
-  return api::open_engine(chosen, flags.launcher.notices());
 }
 
 void say_quiet_start(const ModelFlags& flags, engine::Engine& engine, std::string_view more) {
@@ -94,6 +65,15 @@ void say_quiet_start(const ModelFlags& flags, engine::Engine& engine, std::strin
                   dtype_name(engine.dtype()), engine.context_length(),
                   adapter && !adapter->empty() ? ", adapter " + *adapter : "", more);
   log::write(log::Level::Info, coloured(Colour::Dim, line, stderr));
+}
+
+void add_rank(CLI::App& app, int64_t& rank) {
+  add_integer(app, "--rank", rank, {0, ranks::kMaxRanks - 1}, "with --tp-size: the rank that is shown");
+}
+
+Status check_rank(const ModelFlags& flags, int64_t rank) {
+  if (rank < flags.tp_size) return Status::ok();
+  return invalid("--rank {} with `tp_size` {}: allowed: 0 to {}", rank, flags.tp_size, flags.tp_size - 1);
 }
 
 }  // namespace reprise::apps

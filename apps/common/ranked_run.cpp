@@ -2,26 +2,25 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 
-#include "api/device_choice.h"
 #include "base/log.h"
 #include "common/flags.h"
-#include "common/model_flags.h"
 #include "ranks/launched.h"
+#include "service/rank_processors.h"
 
 namespace reprise::apps {
 namespace {
 
 // Opens the same engine as the front, and follows it. The front says what is in effect.
-int follow(const Command& command, ModelFlags& flags, const std::shared_ptr<ranks::Member>& member, int replica) {
+int follow(const Command& command, service::RunSettings& flags, const std::shared_ptr<ranks::Member>& member,
+           int replica) {
   log::set_level(std::max(log::level(), log::Level::Warning));
   flags.bars = false;
   flags.member = member;
   flags.replica = replica;
   const auto end = [&]() -> Status {
     if (command.follow) return command.follow();
-    ASSIGN_OR_RETURN(auto engine, open_engine(flags));
+    ASSIGN_OR_RETURN(auto engine, service::open_engine(flags));
     return engine->follow();
   }();
   if (end.is_ok()) return kExitOk;
@@ -31,32 +30,9 @@ int follow(const Command& command, ModelFlags& flags, const std::shared_ptr<rank
 
 }  // namespace
 
-Result<ranks::Processors> processors_of(const ModelFlags& flags, int shares, bool launched) {
-  const auto all = [&] { return launched ? ranks::Processors::online() : ranks::Processors::allowed(); };
-  if (!flags.cpu_bind.empty() || !flags.numa_node.empty()) {
-    ranks::Processors out = all();
-    RETURN_IF_ERROR(out.ask(flags.cpu_bind, fmt::format("{}", fmt::join(flags.numa_node, ",")), shares));
-    if (out.asked() || out.unbound()) return out;
-  } else if (const auto on = api::device_options(flags.device, flags.ascend_runtime, ::getenv);
-             on.is_ok() && on->kind == DeviceKind::Cpu) {
-    for (const char* name : {"SGLANG_CPU_OMP_THREADS_BIND", "VLLM_CPU_OMP_THREADS_BIND"}) {
-      const char* value = ::getenv(name);
-      if (!value || !*value) continue;
-      ranks::Processors out = all();
-      // It may be meant for another engine that is started beside this one.
-      if (const Status fits = out.ask(value, "", shares, name); !fits.is_ok())
-        log::warning("{}; the variable has no effect here", fits.message());
-      else if (out.asked() || out.unbound())
-        return out;
-      break;
-    }
-  }
-  return ranks::Processors::allowed();
-}
-
 Result<Ranks> ranks_of(const Command& command) {
   Ranks out;
-  ModelFlags* flags = command.over_ranks ? command.over_ranks() : nullptr;
+  service::RunSettings* flags = command.over_ranks ? command.over_ranks() : nullptr;
   if (!flags) return out;
   ranks::WorldWish wish;
   ASSIGN_OR_RETURN(wish.launcher, ranks::parse_launcher(flags->dist_launcher));
@@ -69,7 +45,7 @@ Result<Ranks> ranks_of(const Command& command) {
                    flags->dp_size);
   const int shares =
       out.launched ? out.launched->world.local_size : static_cast<int>(flags->replicas() * flags->tp_size);
-  ASSIGN_OR_RETURN(out.processors, processors_of(*flags, shares, out.launched.has_value()));
+  ASSIGN_OR_RETURN(out.processors, service::processors_of(*flags, shares, out.launched.has_value()));
   if (out.processors.unbound() && flags->threads == 0 && !out.launched)
     flags->threads = std::max(1, out.processors.count() / shares);
   if (shares == 1 && out.processors.asked()) (void)out.processors.take(0, 1);
@@ -79,7 +55,7 @@ Result<Ranks> ranks_of(const Command& command) {
 
 Status run_over_ranks(const Command& command, const Ranks& ranks) {
   if (!ranks.flags) return command.run();
-  ModelFlags& flags = *ranks.flags;
+  service::RunSettings& flags = *ranks.flags;
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.dist_timeout * 1e3));
   const ranks::Followers::Run run = [&](const std::shared_ptr<ranks::Member>& member, int replica) {
     return follow(command, flags, member, replica);

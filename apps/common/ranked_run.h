@@ -12,14 +12,10 @@ namespace reprise::apps {
 
 // Where a command's ranks come from; neither: it runs on one.
 struct Ranks {
-  ModelFlags* flags = nullptr;                                  // null: the command's model is on one rank
+  service::RunSettings* flags = nullptr;                        // null: the command's model is on one rank
   std::optional<ranks::LaunchedWorld> launched;                 // by mpirun or srun; else this process starts them
   ranks::Processors processors = ranks::Processors::allowed();  // that ranks of this host share out
 };
-// Processors that `shares` ranks of this host share out, as the settings say or, without these and on the CPU,
-// variables of SGLang and vLLM; a variable that does not fit is warned of. Where ranks were `launched`, they may be any
-// of the machine's, since a launcher may have bound this rank to its own.
-Result<ranks::Processors> processors_of(const ModelFlags& flags, int shares, bool launched = false);
 // Errors are of usage: a launcher that started another number of ranks than the flags ask for, processors that are not
 // there. A command on one rank that is bound to some keeps to them from now on.
 Result<Ranks> ranks_of(const Command& command);

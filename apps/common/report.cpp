@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/terminal.h"
+#include "base/terminal.h"
 #include "see/graph_report.h"
 #include "settings/setting.h"
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/check.h"
 #include "base/elapsed.h"
@@ -23,12 +22,29 @@ constexpr PolicyName kPolicies[] = {{Policy::Fcfs, "fcfs"},
                                     {Policy::Random, "random"},
                                     {Policy::LongestOutput, "lof"}};
 
-// A larger priority first, then who came first.
-bool before(const LivePtr& a, const LivePtr& b) {
-  return a->request.priority != b->request.priority ? a->request.priority > b->request.priority : a->id < b->id;
-}
-
 int64_t tokens_of(const LiveRequest& r) { return r.result.prompt_tokens + r.most_new_tokens; }
+
+// What of the options the executor allows.
+SchedulerOptions effective(SchedulerOptions o, engine::Executor& executor) {
+  const int64_t most = std::min(executor.max_step_rows(), executor.max_step_tokens());
+  o.max_running = o.max_running > 0 ? std::min(o.max_running, most) : most;
+  const bool overlaps = o.overlap && executor.overlaps();
+  if (executor.has_states() && o.prefix_cache && (!executor.kept_states() || overlaps)) {
+    log::notice("no prefix cache (`disable_radix_cache`): the model's states are not kept {}",
+                executor.kept_states() ? "where the next step is submitted while one runs (`disable_overlap_schedule`)"
+                                       : "for prefixes");
+    o.prefix_cache = false;
+  }
+  if (executor.whole_prompts() && o.prefix_cache) {
+    log::info("no prefix cache: a text is computed in one step");
+    o.prefix_cache = false;
+  }
+  // Rows with a token to go are not waited for where none decodes.
+  if (executor.pooled_size() > 0) o.mixed_prefill_tokens = o.max_prefill_tokens = executor.max_step_tokens();
+  if (o.mixed_prefill_tokens <= 0) o.mixed_prefill_tokens = kMixedPrefillTokens;
+  if (o.max_prefill_tokens <= 0) o.max_prefill_tokens = kMaxPrefillTokens;
+  return o;
+}
 
 }  // namespace
 
@@ -66,27 +82,10 @@ int64_t retry_after_s(const SchedulerStats& s) {
 Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Observer* observer)
     : executor_(executor),
       image_keys_(executor.vocab_size()),
-      options_(std::move(options)),
+      options_(effective(std::move(options), executor)),
       observer_(observer),
-      cache_(executor.kv_pool(), executor.kept_states()) {
-  const int64_t most = std::min(executor.max_step_rows(), executor.max_step_tokens());
-  options_.max_running = options_.max_running > 0 ? std::min(options_.max_running, most) : most;
-  const bool overlaps = options_.overlap && executor.overlaps();
-  if (executor.has_states() && options_.prefix_cache && (!executor.kept_states() || overlaps)) {
-    log::notice("no prefix cache (`disable_radix_cache`): the model's states are not kept {}",
-                executor.kept_states() ? "where the next step is submitted while one runs (`disable_overlap_schedule`)"
-                                       : "for prefixes");
-    options_.prefix_cache = false;
-  }
-  if (executor_.whole_prompts() && options_.prefix_cache) {
-    log::info("no prefix cache: a text is computed in one step");
-    options_.prefix_cache = false;
-  }
-  // Rows with a token to go are not waited for where none decodes.
-  if (executor_.pooled_size() > 0)
-    options_.mixed_prefill_tokens = options_.max_prefill_tokens = executor.max_step_tokens();
-  if (options_.mixed_prefill_tokens <= 0) options_.mixed_prefill_tokens = kMixedPrefillTokens;
-  if (options_.max_prefill_tokens <= 0) options_.max_prefill_tokens = kMaxPrefillTokens;
+      pages_(executor, options_.prefix_cache),
+      admission_(options_, pages_, running_) {
   start_speculation();
   publish();
 }
@@ -120,7 +119,7 @@ Scheduler::~Scheduler() {
   for (Submitted& s : flights_) (void)executor_.wait(s.ticket);
   flights_.clear();
   take_mail();
-  for (auto* list : {&running_, &waiting_})
+  for (auto* list : {&running_, &admission_.waiting()})
     for (LivePtr& r : *list) finish(*r, FinishReason::Cancelled, error(Code::Cancelled, "the server is stopping"));
   forget_finished();
 }
@@ -247,11 +246,6 @@ SchedulerStats Scheduler::stats() const {
   return s;
 }
 
-void Scheduler::enqueue(LivePtr r) {
-  const auto at = std::upper_bound(waiting_.begin(), waiting_.end(), r, before);
-  waiting_.insert(at, std::move(r));
-}
-
 bool Scheduler::take_mail() {
   std::vector<Mail> mail;
   {
@@ -260,9 +254,9 @@ bool Scheduler::take_mail() {
   }
   for (Mail& m : mail) {
     if (m.request) {
-      enqueue(std::move(m.request));
+      admission_.add(std::move(m.request));
     } else if (m.cancel) {
-      for (auto* list : {&running_, &waiting_})
+      for (auto* list : {&running_, &admission_.waiting()})
         for (LivePtr& r : *list)
           if (m.id == 0 || r->id == m.id)
             finish(*r, FinishReason::Cancelled, error(Code::Cancelled, "the request was cancelled"));
@@ -277,7 +271,7 @@ bool Scheduler::take_mail() {
 
 void Scheduler::drop_late() {
   const auto now = Clock::now();
-  for (auto* list : {&running_, &waiting_})
+  for (auto* list : {&running_, &admission_.waiting()})
     for (LivePtr& r : *list)
       if (r->request.deadline && *r->request.deadline <= now) {
         r->result.late = true;
@@ -294,7 +288,7 @@ void Scheduler::finish(LiveRequest& r, FinishReason reason, Status status) {
   // After an error the pages may hold anything.
   const bool good = r.result.status.is_ok() || r.result.status.code() == Code::Cancelled;
   if (!good) r.sequence.set_cached(r.shared_pages * kv::kPageTokens);
-  give_back_pages(r);
+  pages_.give_back(r);
   if (speculation_) speculation_->end(r);
   {
     std::lock_guard lock(mutex_);
@@ -320,18 +314,18 @@ void Scheduler::forget_finished() {
     if (last != flights_.rend()) last->parted.push_back(std::move(r));
     return true;
   };
-  for (auto* list : {&running_, &waiting_}) std::erase_if(*list, ended);
+  for (auto* list : {&running_, &admission_.waiting()}) std::erase_if(*list, ended);
 }
 
 void Scheduler::preempt(LiveRequest& victim) {
-  give_back_pages(victim);
+  pages_.give_back(victim);
   ++victim.result.preemptions;
   const auto it = std::find_if(running_.begin(), running_.end(), [&](const LivePtr& r) { return r.get() == &victim; });
   CHECK(it != running_.end());
   LivePtr r = std::move(*it);
   running_.erase(it);
   r->request.sink->preempted();
-  enqueue(std::move(r));
+  admission_.add(std::move(r));
   std::lock_guard lock(mutex_);
   ++stats_.preemptions;
 }
@@ -365,7 +359,7 @@ bool Scheduler::propose() {
   const bool mail = begin_step(begin);
   const bool worked = submit_next(begin);
   rested_ = !worked;
-  return worked || mail || !waiting_.empty();
+  return worked || mail || !admission_.waiting().empty();
 }
 
 void Scheduler::conclude() {
@@ -397,7 +391,7 @@ bool Scheduler::step() {
   }
   rested_ = !worked;
   end_step();
-  return worked || mail || !waiting_.empty();
+  return worked || mail || !admission_.waiting().empty();
 }
 
 void Scheduler::run() {
@@ -429,14 +423,9 @@ Status Scheduler::lost() const {
 }
 
 void Scheduler::publish() {
-  const kv::KvPool& pool = executor_.kv_pool();
   std::lock_guard lock(mutex_);
   stats_.running = static_cast<int64_t>(running_.size());
-  stats_.pages = pool.total_pages();
-  stats_.free_pages = pool.free_pages();
-  stats_.cached_pages = cache_.held_pages();
-  stats_.evictable_pages = cache_.evictable_pages();
-  stats_.evicted_pages = cache_.evicted_pages();
+  pages_.publish(stats_);
   stats_.decode_steps = most_decode_steps();
   if (!speculation_) return;
   stats_.speculation = speculation_->stats();
@@ -445,38 +434,9 @@ void Scheduler::publish() {
 }
 
 Status Scheduler::check_integrity() const {
-  const kv::KvPool& pool = executor_.kv_pool();
-  RETURN_IF_ERROR(pool.check_integrity());
-  RETURN_IF_ERROR(cache_.check_integrity());
-  std::set<kv::PageId> own;
-  for (const LivePtr& r : running_) {
-    const auto& pages = r->sequence.pages();
-    // Between steps: the last token is in no page, and no draft among the tokens.
-    if (flights_.empty() && (r->sequence.uncached() < 1 || r->sequence.pending()))
-      return error(Code::Internal, "request {} has {} tokens, {} of them cached", r->id, r->sequence.size(),
-                   r->sequence.cached());
-    if (kv::pages_for(r->sequence.cached()) > static_cast<int64_t>(pages.size()))
-      return error(Code::Internal, "request {} has {} pages for {} tokens", r->id, pages.size(), r->sequence.cached());
-    if (r->shared_pages > static_cast<int64_t>(pages.size()) || (r->shared_pages > 0) != static_cast<bool>(r->lease))
-      return error(Code::Internal, "request {} shares {} pages {} a lease", r->id, r->shared_pages,
-                   r->lease ? "with" : "without");
-    for (size_t i = static_cast<size_t>(r->shared_pages); i < pages.size(); ++i)
-      if (!pool.in_use(pages[i]) || !own.insert(pages[i]).second)
-        return error(Code::Internal, "page {} of request {} is not its own", pages[i], r->id);
-  }
-  int64_t kept = cache_.held_states();
-  for (const LivePtr& r : running_) kept += static_cast<int64_t>(r->kept.size());
-  if (const kv::StatePool* states = executor_.kept_states(); states && states->kept() != kept)
-    return error(Code::Internal, "{} states are kept, {} are known", states->kept(), kept);
-  for (const LivePtr& r : waiting_)
-    if (!r->sequence.pages().empty() || r->lease || !r->kept.empty())
-      return error(Code::Internal, "request {} waits and holds pages", r->id);
-  const int64_t all = pool.free_pages() + cache_.held_pages() + static_cast<int64_t>(own.size());
-  if (all != pool.total_pages())
-    return error(Code::Internal, "of {} pages {} are free, {} cached and {} in sequences", pool.total_pages(),
-                 pool.free_pages(), cache_.held_pages(), own.size());
+  RETURN_IF_ERROR(pages_.check_integrity(running_, admission_.waiting(), flights_.empty()));
   std::lock_guard lock(mutex_);
-  int64_t unfinished = static_cast<int64_t>(running_.size() + waiting_.size());
+  int64_t unfinished = static_cast<int64_t>(running_.size() + admission_.waiting().size());
   for (const Mail& m : mail_) unfinished += m.request != nullptr;
   if (unfinished != unfinished_.load())
     return error(Code::Internal, "{} requests are known, {} are unfinished", unfinished, unfinished_.load());

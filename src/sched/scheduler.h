@@ -32,82 +32,20 @@
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/executor.h"
-#include "kv/radix_cache.h"
+#include "sched/admission.h"
 #include "sched/batch.h"
 #include "sched/image_keys.h"
 #include "sched/live_request.h"
 #include "sched/observer.h"
+#include "sched/page_budget.h"
 #include "sched/request.h"
+#include "sched/scheduler_options.h"
 #include "sched/speculation.h"
 
 namespace reprise::sched {
-
-// SGLang's policies. They order the requests of one priority.
-enum class Policy : uint8_t {
-  Fcfs,           // in the order of arrival
-  LongestPrefix,  // the longest prefix in the cache first; after kLongestWait a request goes before all others
-  DfsWeight,      // by a walk of the prefix tree that visits the branches with most requests first
-  Random,
-  LongestOutput,  // the largest max_new_tokens first
-};
-Result<Policy> parse_policy(std::string_view name);  // "fcfs", "lpm", "dfs-weight", "random", "lof"
-std::string_view policy_name(Policy policy);
-
-constexpr int64_t kMixedPrefillTokens = 256, kMaxPrefillTokens = 16384;
-
-// What a thread sleeps at that drives several schedulers.
-class Bell {
- public:
-  void ring() {
-    {
-      std::lock_guard lock(mutex_);
-      ++rings_;
-    }
-    wake_.notify_all();
-  }
-  uint64_t rings() const {
-    std::lock_guard lock(mutex_);
-    return rings_;
-  }
-  // Until it rings once more than so often.
-  void wait(uint64_t heard) {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return rings_ != heard; });
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  uint64_t rings_ = 0;
-};
-
-struct SchedulerOptions {
-  Policy policy = Policy::Fcfs;
-  int64_t max_running = 0;           // 0: what a step holds
-  int64_t max_queued = 2048;         // requests that wait
-  int64_t max_queued_tokens = 0;     // of their prompts and answers; 0: no bound of its own
-  int64_t mixed_prefill_tokens = 0;  // see BatchLimits; 0: 256
-  int64_t max_prefill_tokens = 0;    // see BatchLimits; 0: 16384
-  int64_t prefill_requests = 0;      // see BatchLimits
-  bool prefix_cache = true;
-  bool overlap = true;  // form the next batch while the current one runs, where the executor can
-  bool small_priorities_first = false;
-  // A waiting request whose priority is larger by more than this preempts running ones; none: priorities order the
-  // queue alone.
-  std::optional<int64_t> preemption_threshold = {};
-  bool log_failures = true;             // a failed step is an error in the log; its requests hear of it anyway
-  uint64_t seed = 0;                    // of Policy::Random
-  RequestId first_id = 1, id_step = 1;  // its requests are first_id, first_id + id_step, ...
-  std::vector<int32_t> eos_tokens = {};
-  Bell* bell = nullptr;  // rings when there is something to do; outlives the scheduler
-  spec::SpecOptions speculation = {};
-  // Makes the drafter, in place of what `speculation` names; for tests.
-  std::function<std::unique_ptr<spec::Drafter>()> drafter = {};
-};
 
 class Scheduler {
  public:
@@ -188,21 +126,10 @@ class Scheduler {
   void wake();
   bool begin_step(Clock::time_point begin);
   void end_step();
-  void enqueue(LivePtr r);
   void drop_late();
   void admit(bool may_preempt);
   bool admit_one(LiveRequest& r);
-  bool better_soon(const LiveRequest& r, int64_t known) const;
-  void rank_waiting();
-  void rank_by_tree();
-  void count_running();
-  int64_t running_of(const LiveRequest& r) const;
-  std::vector<LivePtr>::iterator next_waiting();
-  int64_t pages_to_keep() const;
-  int64_t pages_short(const LiveRequest& r);
   bool make_room(const LiveRequest& r);
-  bool would_preempt();
-  LiveRequest* victim_for(const LiveRequest& r, const std::vector<LiveRequest*>& chosen) const;
   bool provide_pages(bool may_preempt);
   void preempt(LiveRequest& victim);
   BatchLimits limits() const;
@@ -212,7 +139,6 @@ class Scheduler {
   int64_t most_decode_steps() const;
   RunStop stop_of_run() const;
   bool somebody_waits() const;
-  bool hold_next_token(LiveRequest& r);
   RunStop submit_behind();
   void submit_run();
   void count_stop(OverlapStop why);
@@ -236,12 +162,7 @@ class Scheduler {
   Result<SampledToken> sample_row(LiveRequest& r, const engine::StepResult& result, size_t at);
   Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);
   void accept(LiveRequest& r, SampledToken token, int64_t end);
-  void share_prompt(LiveRequest& r);
-  bool keeps_states() const { return options_.prefix_cache && executor_.kept_states() != nullptr; }
   void keep_states(const Submitted& step);
-  void keep_state(LiveRequest& r, int64_t tokens, bool until_next);
-  void cache_states(LiveRequest& r, int64_t checked);
-  void give_back_pages(LiveRequest& r);
   void finish(LiveRequest& r, FinishReason reason, Status status = {});
   void forget_finished();
   void publish();
@@ -250,19 +171,16 @@ class Scheduler {
   ImageKeys image_keys_;  // under mutex_
   SchedulerOptions options_;
   Observer* observer_;
-  kv::RadixCache cache_;
   std::unique_ptr<Speculation> speculation_;  // null: there is none
 
   // The scheduler's thread.
-  std::vector<LivePtr> waiting_;  // in the order of priority, then arrival
-  std::vector<LivePtr> running_;  // in the order of arrival
-  std::unordered_map<uint64_t, int64_t> running_by_call_;
-  std::deque<Submitted> flights_;              // in the order of submission
-  std::vector<kv::RadixCache::Lease> copied_;  // since the last step was submitted
-  bool rested_ = true;                         // nothing was done since the last step
-  Clock::time_point last_end_;                 // of a step
-  double recent_tokens_ = 0, recent_s_ = 0;    // of the last steps, each counting less than the next
-  uint64_t draws_ = 0;                         // of Policy::Random
+  PageBudget pages_;
+  std::vector<LivePtr> running_;             // in the order of arrival
+  Admission admission_;                      // with the requests that wait
+  std::deque<Submitted> flights_;            // in the order of submission
+  bool rested_ = true;                       // nothing was done since the last step
+  Clock::time_point last_end_;               // of a step
+  double recent_tokens_ = 0, recent_s_ = 0;  // of the last steps, each counting less than the next
 
   // Shared.
   mutable std::mutex mutex_;

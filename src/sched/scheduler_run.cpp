@@ -11,7 +11,7 @@ int64_t Scheduler::most_decode_steps() const {
 }
 
 bool Scheduler::somebody_waits() const {
-  if (!waiting_.empty()) return true;
+  if (!admission_.waiting().empty()) return true;
   std::lock_guard lock(mutex_);
   return stopped_ || !mail_.empty();
 }
@@ -31,18 +31,6 @@ RunStop Scheduler::stop_of_run() const {
   }
 }
 
-// A page for the token behind the request's last one, without preempting another request.
-bool Scheduler::hold_next_token(LiveRequest& r) {
-  auto& pages = r.sequence.pages();
-  if (kv::pages_for(r.sequence.size() + 1) <= static_cast<int64_t>(pages.size())) return true;
-  kv::KvPool& pool = executor_.kv_pool();
-  if (pool.free_pages() == 0 && cache_.evict(1) == 0) return false;
-  auto page = pool.allocate(1);
-  if (!page.is_ok()) return false;
-  pages.push_back(page->front());
-  return true;
-}
-
 // One step more, of the rows of the last one but for those that get their last token there.
 RunStop Scheduler::submit_behind() {
   if (somebody_waits()) return RunStop::Waiting;
@@ -50,7 +38,7 @@ RunStop Scheduler::submit_behind() {
   Batch batch;
   for (LiveRequest* r : flights_.back().batch.owners) {
     if (r->result.finish != FinishReason::None || !r->goes_on()) continue;
-    if (!hold_next_token(*r)) return RunStop::Pages;
+    if (!pages_.hold(*r, r->sequence.size() + 1)) return RunStop::Pages;
     batch.items.push_back({&r->sequence, 1, 1});
     batch.owners.push_back(r);
     batch.answers.push_back(1);

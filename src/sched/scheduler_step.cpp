@@ -16,13 +16,9 @@ constexpr double kFading = 0.95;
 }  // namespace
 
 BatchLimits Scheduler::limits() const {
-  return {executor_.max_step_tokens(),
-          executor_.max_step_rows(),
-          options_.mixed_prefill_tokens,
-          options_.max_prefill_tokens,
-          options_.prefill_requests,
-          executor_.whole_prompts(),
-          keeps_states()};
+  return {executor_.max_step_tokens(), executor_.max_step_rows(), options_.mixed_prefill_tokens,
+          options_.max_prefill_tokens, options_.prefill_requests, executor_.whole_prompts(),
+          pages_.keeps_states()};
 }
 
 bool Scheduler::submit_next(Clock::time_point begin) {
@@ -30,12 +26,11 @@ bool Scheduler::submit_next(Clock::time_point begin) {
   const bool enough = provide_pages(true);
   Batch batch = form_batch(running_, limits());
   if (speculation_) {
-    const int64_t spare = executor_.kv_pool().free_pages() - pages_to_keep();
-    speculation_->add_drafts(batch, limits(), std::max<int64_t>(0, spare));
+    speculation_->add_drafts(batch, limits(), pages_.spare(admission_.pages_to_keep()));
   }
   if (batch.items.empty()) {
-    CHECK(running_.empty() && (waiting_.empty() || !enough), "{} requests run and none takes part in a step",
-          running_.size());
+    CHECK(running_.empty() && (admission_.waiting().empty() || !enough),
+          "{} requests run and none takes part in a step", running_.size());
     return false;
   }
   submit(std::move(batch), begin);
@@ -76,7 +71,7 @@ OverlapStop Scheduler::stop_of_tokens(const Submitted& now) {
 void Scheduler::submit_ahead(SpecOff no_drafts) {
   const auto begin = Clock::now();
   admit(false);
-  if (would_preempt()) return count_stop(OverlapStop::Preemption);
+  if (admission_.would_preempt()) return count_stop(OverlapStop::Preemption);
   const Submitted& now = flights_.front();
   std::vector<LiveRequest*> to_come;
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
@@ -191,7 +186,7 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
       (s.output == engine::StepOutput::NextTokens || i == 0 ? stats_.device_draws : stats_.host_draws[i]) += draws[i];
   }
   s.ticket = *ticket;
-  s.copied = std::exchange(copied_, {});
+  s.copied = pages_.take_copied();
   s.batch = std::move(batch);
   flights_.push_back(std::move(s));
   return true;
@@ -208,7 +203,7 @@ void Scheduler::complete_first() {
   if (observer_) observer_->completing();
   const uint64_t came_true = speculation_ ? speculation_->stats().accepted_tokens : 0;
   if (result) {
-    if (keeps_states()) keep_states(s);
+    if (pages_.keeps_states()) keep_states(s);
     take_rows(s, *result);
   } else {
     fail(s.batch, result.status());
@@ -280,7 +275,7 @@ void Scheduler::end_with(const Status& lost) {
   const std::deque<Submitted> dropped = std::exchange(flights_, {});
   for (const Submitted& s : dropped) (void)executor_.wait(s.ticket);
   take_mail();
-  for (auto* list : {&running_, &waiting_})
+  for (auto* list : {&running_, &admission_.waiting()})
     for (LivePtr& r : *list) finish(*r, FinishReason::Cancelled, lost);
 }
 
@@ -435,7 +430,7 @@ void Scheduler::accept(LiveRequest& r, SampledToken token, int64_t end) {
   if (reason != FinishReason::None)
     finish(r, reason);
   else if (!r.prompt_cached)
-    share_prompt(r);
+    pages_.share_prompt(r);
 }
 
 }  // namespace reprise::sched

@@ -4,32 +4,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 
 #include "base/log_form.h"
 #include "server/api_call.h"
-#include "server/caller.h"
 #include "server/cors.h"
 #include "server/dates.h"
 #include "server/ids.h"
 
 namespace reprise::server {
 namespace {
-
-// Takes the same time wherever the two differ.
-bool same(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
-  return difference == 0;
-}
-
-// The scheme's name is taken in any case (RFC 9110 11.1).
-bool is_bearer(std::string_view scheme) {
-  constexpr std::string_view kBearer = "bearer ";
-  return std::equal(scheme.begin(), scheme.end(), kBearer.begin(), kBearer.end(),
-                    [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
-}
 
 // Counts and logs what is answered.
 class CountedReply final : public Reply {
@@ -116,15 +99,6 @@ class CountedReply final : public Reply {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// A path that is no route's is a text that a client wrote.
-std::string_view route_for_log(const std::vector<std::string>& names, std::string_view path) {
-  for (const std::string_view name : names) {
-    const std::string_view route = name.substr(name.find(' ') + 1);
-    if (route == path || (route.size() > 1 && route.ends_with('/') && path.starts_with(route))) return route;
-  }
-  return "unknown";
-}
-
 std::string request_id(const HttpRequest& request) {
   const std::string_view given = request.header("x-request-id");
   const bool good = !given.empty() && given.size() <= 128 &&
@@ -200,11 +174,16 @@ const std::vector<Api::Route>& Api::routes() {
   return list;
 }
 
-std::vector<std::string> Api::route_names() {
-  std::vector<std::string> out;
-  for (const Route& r : routes()) out.push_back(fmt::format("{} {}", r.method, r.path));
-  return out;
+const RouteTable& Api::table() {
+  static const RouteTable table([] {
+    std::vector<const RouteFacts*> out;
+    for (const Route& r : routes()) out.push_back(&r);
+    return out;
+  }());
+  return table;
 }
+
+std::vector<std::string> Api::route_names() { return table().names(); }
 
 void Api::serve(const Serving& serving) {
   http_->post([this, serving] {
@@ -216,7 +195,7 @@ void Api::serve(const Serving& serving) {
 void Api::change(LiveOptions options) {
   http_->post([this, options = std::move(options)]() mutable {
     static_cast<LiveOptions&>(options_) = std::move(options);
-    ring_.replace(options_.keys);
+    ledger_.replace(options_.keys);
   });
 }
 
@@ -246,87 +225,19 @@ ApiError Api::not_serving() const {
   }
 }
 
-std::string_view Api::key_of(const HttpRequest& request) {
-  std::string_view key = request.header("authorization");
-  if (key.size() >= 7 && is_bearer(key.substr(0, 7))) key.remove_prefix(7);
-  const std::string_view other = request.header("x-api-key");  // Anthropic's
-  if (other.empty()) return key;
-  return key.empty() || same(key, other) ? other : std::string_view();
-}
-
-Api::Who Api::who(const HttpRequest& request) const {
-  const std::string_view key = key_of(request);
-  const bool admin = !options_.admin_api_key.empty() && same(key, options_.admin_api_key);
-  if (const KeyRules* rules = ring_.find(key)) {
-    if (rules->expires && std::time(nullptr) >= *rules->expires) return Who::Expired;
-    return admin || rules->admin ? Who::Admin : Who::User;
-  }
-  bool user = !asks_for_key() || (!options_.api_key.empty() && same(key, options_.api_key));
-  for (const std::string& k : options_.api_keys) user |= same(key, k);
-  return admin ? Who::Admin : user ? Who::User : Who::Nobody;
-}
-
-// A browser on this machine, or one that may reach it, sends what pages of other sites have it send. A key that is
-// asked for is no such page's to send; where none is, the sender counts.
-std::optional<ApiError> Api::refuse_sender(const HttpRequest& request, const Route& route) const {
-  if (options_.allowed_hosts && !host_is_allowed(request, *options_.allowed_hosts))
-    return ApiError{
-        403,
-        "this server listens on loopback, but the Host header has another name; --allowed-hosts NAME of the "
-        "server allows it",
-        "", "host_not_allowed"};
-  if (std::string_view(route.method) != "POST") return std::nullopt;
-  if (is_page_content(request.header("content-type")))
-    return ApiError{415, "the body's content type has to be application/json", "", "unsupported_media_type"};
-  const bool by_key = asks_for_key() || who(request) == Who::Admin;
-  const bool allowed = origin_is_allowed(request, options_.cors_origins);
-  if (!by_key && !allowed && is_of_foreign_page(request, options_.allowed_hosts.value_or(std::vector<std::string>())))
-    return ApiError{
-        403,
-        "a page of another site may not post here, unless with a key (--api-key of the server) or from an allowed "
-        "origin (--cors-origins)",
-        "", "foreign_origin"};
-  return std::nullopt;
-}
-
-std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route& route) const {
-  const Who asks = who(request);
-  if (route.access != Access::Open && asks == Who::Expired)
-    return ApiError{401, "the API key has expired", "", "expired_api_key"};
-  if (route.access != Access::Open && asks == Who::Nobody)
-    return ApiError{401, "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"", "",
-                    "invalid_api_key"};
-  if (auto refused = refuse_sender(request, route)) return refused;
-  const bool here = (options_.admin_port ? request.on_admin_port : request.from_loopback) &&
-                    !came_through_proxy(request) && !is_of_foreign_page(request) && host_is_allowed(request, {});
-  if (route.access == Access::Admin && asks != Who::Admin && !here)
-    return ApiError{403, options_.admin_port ? "this route is on the admin port (--admin-port) alone"
-                                             : "this route is for clients on this machine (by a name of loopback, "
-                                               "through no proxy, and no page of another site), or with "
-                                               "--admin-api-key"};
-  if (route.needs_model && state_ != ServerState::Serving) return not_serving();
-  return std::nullopt;
-}
-
 const Api::Route* Api::find_route(const HttpRequest& request, std::optional<Refusal>& refusal) const {
-  const Route* found = nullptr;
-  std::string allowed;
-  for (const Route& r : routes()) {
-    const std::string_view path = r.path;
-    const bool prefix = path.size() > 1 && path.back() == '/';
-    if (prefix ? !request.path.starts_with(path) || request.path.size() == path.size() : request.path != path) continue;
-    allowed += (allowed.empty() ? "" : ", ") + std::string(r.method);
-    if (request.method == r.method || (request.method == "HEAD" && std::string_view(r.method) == "GET")) found = &r;
-  }
-  if (found) {
-    if (auto refused = refuse(request, *found)) refusal = Refusal{std::move(*refused), {}};
-  } else if (allowed.empty()) {
+  const RouteTable::Match match = table().find(request.method, request.path);
+  if (match.route) {
+    auto refused = gate_.refuse(request, *match.route);
+    if (!refused && match.route->needs_model && state_ != ServerState::Serving) refused = not_serving();
+    if (refused) refusal = Refusal{std::move(*refused), {}};
+  } else if (match.allowed.empty()) {
     refusal = Refusal{{404, fmt::format("there is no route {}", request.path)}, {}};
   } else {
-    refusal =
-        Refusal{{405, fmt::format("{} takes {}, not {}", request.path, allowed, request.method)}, {{"allow", allowed}}};
+    refusal = Refusal{{405, fmt::format("{} takes {}, not {}", request.path, match.allowed, request.method)},
+                      {{"allow", match.allowed}}};
   }
-  return found;
+  return static_cast<const Route*>(match.route);
 }
 
 // What a client does not want to be traced is not. A trace that it has begun goes on.
@@ -345,11 +256,10 @@ std::shared_ptr<Reply> Api::counted(std::shared_ptr<Reply> reply, const HttpRequ
   headers.emplace_back("x-request-id", id);
   if (error_form(request) == ErrorForm::Anthropic) headers.emplace_back("request-id", id);
   for (auto& header : cors_headers(request, options_.cors_origins)) headers.push_back(std::move(header));
-  static const std::vector<std::string> names = route_names();
-  const std::string_view route = route_for_log(names, request.path);
-  const KeyRules* rules = rules_of(request);
+  const std::string_view route = table().path_for_log(request.path);
+  const KeyRules* rules = gate_.rules_of(request);
   std::function<void(int)> answered;
-  if (rules) answered = [this, name = rules->name](int status) { ++key_counts_[name].requests[status]; };
+  if (rules) answered = [this, name = rules->name](int status) { ledger_.answered(name, status); };
   RequestLogFile* const log_file = options_.request_log && options_.request_log->on() ? options_.request_log : nullptr;
   OrderedJson trace;
   if (span)

@@ -1,4 +1,4 @@
-// Api: the server's routes. It checks who asks and what for, and hands generating calls to jobs.
+// Api: what the server's routes do. It asks the gate who may have which, and hands generating calls to jobs.
 //
 // Everything but state(), drain(), fail() and serve() happens on the HTTP thread, except that workers read what may
 // take long. A server listens before its model is loaded: until serve() gives it something to serve, it answers 503.
@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "sched/replicas.h"
+#include "server/api_options.h"
+#include "server/gate.h"
 #include "server/generate_call.h"
 #include "server/http_server.h"
 #include "server/job.h"
-#include "server/key_ring.h"
+#include "server/key_ledger.h"
 #include "server/metrics.h"
 #include "server/page/web_page.h"
 #include "server/pooled_call.h"
@@ -28,29 +30,6 @@
 #include "server/work_pool.h"
 
 namespace reprise::server {
-
-// What may change while the server runs.
-struct LiveOptions {
-  std::string api_key;                // "" = none is asked for
-  std::vector<std::string> api_keys;  // others that open the same
-  std::vector<KeyRules> keys;         // with limits of their own
-  int64_t most_answers_of_key = 0;    // that run or wait at once; 0: no bound
-  std::string admin_api_key;          // opens the admin routes to others than loopback
-  bool access_log = false;            // a log line per request
-};
-
-struct ApiOptions : LiveOptions {
-  bool admin_port = false;                // the admin routes are on that port alone
-  RequestLogFile* request_log = nullptr;  // outlives the server's threads; null: none
-  bool log_prompts = false;               // prompts and answers stand in the request log
-  SpanExporter* spans = nullptr;          // likewise
-  // Besides loopback's names, the hosts that requests may be meant for; nullopt: any.
-  std::optional<std::vector<std::string>> allowed_hosts;
-  // Origins whose pages may call ("https://a.example"); "*": every page.
-  std::vector<std::string> cors_origins;
-  std::chrono::milliseconds ping_every{15000};  // of silence in a stream, where its dialect has a word for it
-  CallLimits limits;
-};
 
 enum class ServerState : uint8_t { Loading, Serving, Draining, Failed };
 
@@ -67,7 +46,9 @@ struct Serving {
 
 class Api {
  public:
-  explicit Api(ApiOptions options) : options_(std::move(options)) { ring_.replace(options_.keys); }
+  explicit Api(ApiOptions options) : options_(std::move(options)) { ledger_.replace(options_.keys); }
+  Api(const Api&) = delete;
+  Api& operator=(const Api&) = delete;
 
   // Once, before the HTTP server runs.
   void attach(HttpServer& http) { http_ = &http; }
@@ -91,6 +72,7 @@ class Api {
   struct Call;
   struct Route;
   static const std::vector<Route>& routes();
+  static const RouteTable& table();
 
   struct Refusal {
     ApiError error;
@@ -99,18 +81,10 @@ class Api {
   ApiError not_serving() const;
   // The route that is asked for, or why it is not taken.
   const Route* find_route(const HttpRequest& request, std::optional<Refusal>& refusal) const;
-  std::optional<ApiError> refuse(const HttpRequest& request, const Route& route) const;
-  std::optional<ApiError> refuse_sender(const HttpRequest& request, const Route& route) const;
   std::shared_ptr<Reply> counted(std::shared_ptr<Reply> reply, const HttpRequest& request, Headers& headers,
                                  std::shared_ptr<RequestSpan> span = nullptr);
   // The trace of a request, where it gets one.
   std::shared_ptr<RequestSpan> span_of(const HttpRequest& request, const Route& route) const;
-  enum class Who : uint8_t { Nobody, Expired, User, Admin };
-  // "" where the two headers for it do not agree: that is no client's key.
-  static std::string_view key_of(const HttpRequest& request);
-  Who who(const HttpRequest& request) const;  // by the key
-  // The rules of the key, where it is of the ring; null where not.
-  const KeyRules* rules_of(const HttpRequest& request) const { return ring_.find(key_of(request)); }
 
   static void send(Call& call, WebPage page);
   void page(Call& call);
@@ -165,14 +139,15 @@ class Api {
   void read_pooled(Call& call, PooledForm form);
   void start_pooled(Call& call, PooledCall parsed);
   void probe_pooled(std::shared_ptr<Reply> reply);
-  // What the call's key allows; the headers of its buckets, and what was charged.
-  std::optional<ApiError> charge(const GenerateCall& g, const KeyRules& rules, Call& call, int64_t& tokens);
+  // What a call asks of its key.
+  KeyLedger::Wish wish_of(const HttpRequest& request, const GenerateCall& g, int64_t answers) const;
   CallLimits limits_for(const HttpRequest& request) const;
   std::string key_metrics() const;
   std::optional<ApiError> refuse_ids(const GenerateCall& call) const;
-  bool asks_for_key() const { return !options_.api_key.empty() || !options_.api_keys.empty() || !ring_.empty(); }
 
   ApiOptions options_;
+  KeyLedger ledger_;
+  const Gate gate_{options_, ledger_.ring()};
   HttpServer* http_ = nullptr;
   std::atomic<ServerState> state_{ServerState::Loading};
   std::atomic<bool> leaving_{false};
@@ -184,16 +159,8 @@ class Api {
     std::weak_ptr<Job> job;
     std::optional<size_t> prompt;  // the id is of that one alone
   };
-  std::unordered_map<std::string, Running> jobs_;        // by id
-  std::unordered_map<std::string, int64_t> answers_of_;  // that run or wait, by key
+  std::unordered_map<std::string, Running> jobs_;  // by id
   RequestLog log_;
-  KeyRing ring_;
-  struct KeyCounts {
-    std::map<int, uint64_t> requests;  // by status
-    uint64_t prompt_tokens = 0, completion_tokens = 0;
-    std::map<std::string, uint64_t> limited;  // by limit
-  };
-  std::map<std::string, KeyCounts> key_counts_;  // of the ring's keys
   uint64_t reloads_ = 0, refused_reloads_ = 0;
   std::vector<std::shared_ptr<Call>> probes_;  // that wait for one token
 };

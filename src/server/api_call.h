@@ -8,13 +8,7 @@
 
 namespace reprise::server {
 
-enum class Access : uint8_t { Open, Key, Admin };
-
-struct Api::Route {
-  const char* method;
-  const char* path;
-  Access access;
-  bool needs_model;
+struct Api::Route : RouteFacts {
   void (Api::*run)(Call&);
   const Dialect* dialect = nullptr;  // of a route that generates
   const char* operation = nullptr;   // for traces, of one that computes something else

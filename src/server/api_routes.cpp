@@ -252,24 +252,7 @@ std::string Api::key_metrics() const {
   t.family("reprise:config_reloads_total", "counter", "Times that the files of settings and keys were read anew.");
   t.sample(static_cast<double>(reloads_), label("result", "ok"));
   t.sample(static_cast<double>(refused_reloads_), label("result", "refused"));
-  if (key_counts_.empty()) return t.take();
-  const auto each = [&](const char* name, const char* help, auto samples) {
-    t.family(name, "counter", help);
-    for (const auto& [key, counts] : key_counts_)
-      samples(counts, [&, of = label("key", key)](const std::string& kind, uint64_t n) {
-        t.sample(static_cast<double>(n), of + "," + kind);
-      });
-  };
-  each("reprise:key_requests_total", "Requests of a key, by status.", [&](const KeyCounts& c, auto add) {
-    for (const auto& [status, n] : c.requests) add(label("status", std::to_string(status)), n);
-  });
-  each("reprise:key_tokens_total", "Tokens of a key.", [&](const KeyCounts& c, auto add) {
-    add(label("kind", "prompt"), c.prompt_tokens);
-    add(label("kind", "completion"), c.completion_tokens);
-  });
-  each("reprise:rate_limited_total", "Requests that a limit of their key refused.", [&](const KeyCounts& c, auto add) {
-    for (const auto& [limit, n] : c.limited) add(label("limit", limit), n);
-  });
+  ledger_.add_metrics(t);
   return t.take();
 }
 
@@ -374,32 +357,24 @@ std::optional<ApiError> Api::refuse_ids(const GenerateCall& call) const {
   return std::nullopt;
 }
 
-std::optional<ApiError> Api::charge(const GenerateCall& g, const KeyRules& rules, Call& call, int64_t& tokens) {
-  tokens = 0;
-  for (const auto& prompt : g.prompts) {
-    const auto size = static_cast<int64_t>(prompt.size());
-    tokens += g.n * (size + std::min(g.sampling.max_new_tokens, serving_.model->context_length - size));
-  }
-  if (rules.max_tokens_per_request > 0 && tokens > rules.max_tokens_per_request)
-    return ApiError{400,
-                    fmt::format("this request may take {} tokens, prompt and answers; this key allows {}", tokens,
-                                rules.max_tokens_per_request),
-                    "max_tokens", "too_many_tokens"};
-  const KeyRing::Charge charged = ring_.charge(rules, tokens, KeyRing::Clock::now());
-  tokens = charged.tokens;
-  for (const auto& header : charged.headers) call.headers.push_back(header);
-  if (charged.taken) return std::nullopt;
-  ++key_counts_[rules.name].limited[charged.limit];
-  ApiError refused{429, fmt::format("the limit of {} a minute of this key is reached", charged.limit), "",
-                   "rate_limit_exceeded"};
-  refused.retry_after_s = std::max<int64_t>(1, charged.retry_after_s);
-  return refused;
-}
-
 CallLimits Api::limits_for(const HttpRequest& request) const {
   CallLimits out = options_.limits;
-  if (const KeyRules* rules = rules_of(request); rules && rules->priority) out.default_priority = *rules->priority;
+  if (const KeyRules* rules = gate_.rules_of(request); rules && rules->priority)
+    out.default_priority = *rules->priority;
   return out;
+}
+
+KeyLedger::Wish Api::wish_of(const HttpRequest& request, const GenerateCall& g, int64_t answers) const {
+  KeyLedger::Wish wish;
+  wish.rules = gate_.rules_of(request);
+  if (gate_.asks_for_key()) wish.key = Gate::key_of(request);
+  wish.answers = answers;
+  wish.most_answers = options_.most_answers_of_key;
+  for (const auto& prompt : g.prompts) {
+    const auto size = static_cast<int64_t>(prompt.size());
+    wish.tokens += g.n * (size + std::min(g.sampling.max_new_tokens, serving_.model->context_length - size));
+  }
+  return wish;
 }
 
 void Api::start(Call& call, ParsedCall parsed) {
@@ -410,46 +385,22 @@ void Api::start(Call& call, ParsedCall parsed) {
   if (call.span) call.span->model(name_in_answers(*serving_.model, g));
   if (const auto wrong = set_deadline(g, call.request, call.arrived)) return call.fail(*wrong);
   if (const auto refused = refuse_ids(g)) return call.fail(*refused);
-  const KeyRules* rules = rules_of(call.request);
-  const std::string name = rules ? rules->name : "";
-  // A key of the ring keeps its count when its secret changes.
-  const std::string key = rules ? "ring " + name : std::string(asks_for_key() ? key_of(call.request) : "");
+  KeyLedger::Entry entry;
   const int64_t answers = static_cast<int64_t>(g.prompts.size()) * g.n;
-  int64_t& running = answers_of_[key];
-  const int64_t most = rules && rules->max_running > 0 ? rules->max_running : options_.most_answers_of_key;
-  if (most > 0 && running + answers > most)
-    return call.fail({429,
-                      fmt::format("this key has {} answers that run or wait, and {} more are asked for; at most {} "
-                                  "are allowed at once",
-                                  running, answers, most),
-                      "", "too_many_answers"});
-  int64_t charged = 0;
-  if (rules)
-    if (const auto refused = charge(g, *rules, call, charged)) return call.fail(*refused);
-  const auto reconcile = [this, name, charged](int64_t prompt, int64_t completion) {
-    if (name.empty()) return;
-    ring_.reconcile(name, charged, prompt + completion, KeyRing::Clock::now());
-    KeyCounts& counts = key_counts_[name];
-    counts.prompt_tokens += static_cast<uint64_t>(prompt);
-    counts.completion_tokens += static_cast<uint64_t>(completion);
-  };
+  if (const auto refused = ledger_.enter(wish_of(call.request, g, answers), call.headers, entry))
+    return call.fail(*refused);
   serving_.metrics->called(g.n);
   auto names = std::make_shared<std::vector<std::string>>();
-  running += answers;
   const JobContext context{*serving_.model,     *serving_.scheduler, *http_,
                            options_.ping_every, call.span,           options_.log_prompts};
   auto job = Job::start(context, *call.dialect, std::move(g), call.reply, call.headers,
-                        [this, names, key, answers, reconcile](const Job& ended) {
+                        [this, names, entry](const Job& ended) {
                           for (const std::string& id : *names) jobs_.erase(id);
-                          answers_of_[key] -= answers;
                           RequestRecord record = ended.record();
-                          reconcile(record.prompt_tokens, record.generated_tokens);
+                          ledger_.leave(entry, record.prompt_tokens, record.generated_tokens);
                           log_.add(std::move(record));
                         });
-  if (!job) {
-    answers_of_[key] -= answers;
-    return reconcile(0, 0);
-  }
+  if (!job) return ledger_.leave(entry, 0, 0);
   for (auto& [id, prompt] : job->names()) {
     jobs_[id] = {job, prompt};
     names->push_back(id);
@@ -516,20 +467,13 @@ void Api::start_pooled(Call& call, PooledCall parsed) {
   g.timeout_s = parsed.timeout_s;
   g.sampling.max_new_tokens = 0;
   if (const auto wrong = set_deadline(g, call.request, call.arrived)) return call.fail(*wrong);
-  const KeyRules* rules = rules_of(call.request);
-  const std::string name = rules ? rules->name : "";
-  int64_t charged = 0;
-  if (rules)
-    if (const auto refused = charge(g, *rules, call, charged)) return call.fail(*refused);
+  KeyLedger::Entry entry;
+  if (const auto refused = ledger_.enter(wish_of(call.request, g, 0), call.headers, entry)) return call.fail(*refused);
   serving_.metrics->called(1);
   const JobContext context{*serving_.model,     *serving_.scheduler, *http_,
                            options_.ping_every, call.span,           options_.log_prompts};
   PooledJob::start(context, std::move(parsed), g.deadline, call.reply, call.headers, call.errors,
-                   [this, name, charged](int64_t tokens) {
-                     if (name.empty()) return;
-                     ring_.reconcile(name, charged, tokens, KeyRing::Clock::now());
-                     key_counts_[name].prompt_tokens += static_cast<uint64_t>(tokens);
-                   });
+                   [this, entry](int64_t tokens) { ledger_.leave(entry, tokens, 0); });
 }
 
 // A text of one token, or a pair.

@@ -1,8 +1,8 @@
 // `reprise bench ops` and `bench startup`: the form of what they say. Times are never judged here.
-#include "bench/known_text.h"
-#include "bench/op_cases.h"
-#include "bench/page_cache.h"
-#include "common/cache_probe.h"
+#include "measurement/cache_probe.h"
+#include "measurement/known_text.h"
+#include "measurement/op_cases.h"
+#include "measurement/page_cache.h"
 #include "run_binary.h"
 
 namespace reprise::apps::bench_test {
@@ -19,31 +19,6 @@ TEST(BenchOneBatch, DrawsTokensWhereTheDeviceCan) {
   const Outcome refused = run_binary(command + " --device ascend --ascend-runtime sim");
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_NE(refused.err.find("ascend has no kernel that draws tokens"), std::string::npos) << refused.err;
-}
-
-TEST(BenchOneBatch, KnownAnswersAreDraftedWithAChanceToBeRight) {
-  // Of 2,000 places, whichever drafts are made of them: the same ones again.
-  KnownText::Texts texts{{7, {}}};
-  for (int32_t i = 0; i < 2000; ++i) texts[7].push_back(i % 11);
-  KnownText drafter(texts, 0.8, 11, 3);
-  spec::Proposal all, some;
-  const auto propose = [&](uint64_t id, size_t known, int64_t most, spec::Proposal& out) {
-    const spec::Wish wish{id, std::span(texts[7]).first(known), most};
-    drafter.propose({&wish, 1}, {&out, 1});
-  };
-  propose(7, 0, 2000, all);
-  ASSERT_EQ(all.tokens.size(), 2000u);
-  int64_t right = 0;
-  for (size_t i = 0; i < all.tokens.size(); ++i) {
-    right += all.tokens[i] == texts[7][i];
-    EXPECT_TRUE(all.tokens[i] >= 0 && all.tokens[i] < 11);
-  }
-  EXPECT_NEAR(static_cast<double>(right), 1600, 4 * std::sqrt(2000 * 0.8 * 0.2));
-  propose(7, 1996, 7, some);
-  EXPECT_TRUE(std::equal(some.tokens.begin(), some.tokens.end(), all.tokens.end() - 4, all.tokens.end()));
-  EXPECT_NEAR(some.survival[2], 0.8 * 0.8 * 0.8, 1e-6);
-  propose(8, 5, 3, some);
-  EXPECT_TRUE(some.tokens.empty());
 }
 
 TEST(BenchOneBatch, SyntheticDraftsSayWhatTheyAre) {
@@ -79,7 +54,7 @@ TEST(BenchOps, EveryFusedOpHasRowsAndSaysTheSameAsItsParts) {
   EXPECT_EQ(j["original_ratios"]["add_rms_norm_quant_static"], 0.655);
   EXPECT_GT(j["limits"]["launch_us"], 0);
   const nn::FusedOps fused = nn::fused_ops();
-  for (const std::string& op : benchmarked_ops(fused))
+  for (const std::string& op : measurement::benchmarked_ops(fused))
     for (const char* dtype : {"bf16", "f16", "f32"}) {
       SCOPED_TRACE(op + " " + dtype);
       int rows = 0;
@@ -161,47 +136,6 @@ TEST(BenchOps, AnExtensionIsMeasuredOnItsExamplesOrInAModel) {
     EXPECT_NE(o.exit_code, 0) << flags;
     EXPECT_TRUE(holds(o.err, part)) << o.err;
   }
-}
-
-// What an extension brings has no place in a model; it runs on its own example.
-TEST(BenchOps, UnknownFusedOpsHaveTheirExamples) {
-  nn::FusedOps fused = nn::fused_ops();
-  nn::FusedOp op = *fused.find("silu_mul");
-  op.decl = "silu_mul_again(Tensor gate_up) -> Tensor";
-  fused.add(op);
-  const std::vector<OpCase> cases = op_cases("silu_mul_again", fused, 9);
-  ASSERT_EQ(cases.size(), op.examples.size());
-  EXPECT_EQ(cases[0].model, "example");
-  EXPECT_TRUE(cases[0].fused);
-  EXPECT_EQ(cases[0].live(4).value[1], 4);
-  EXPECT_EQ(cases[0].bounds().value[1], 9);
-  EXPECT_EQ(benchmarked_ops(fused).at(fused.all().size() - 1), "silu_mul_again");
-}
-
-TEST(CacheSpeeds, TheLevelIsTheOneTheBytesFitIn) {
-  CacheSpeeds s;
-  s.threads = 2;
-  s.levels = {{"L1", 0, 0, 4}, {"L2", 100, 0, 3}, {"memory", 1000, 0, 1}};
-  EXPECT_EQ(s.level_for(0).name, "L1");
-  EXPECT_EQ(s.level_for(200).name, "L1");
-  EXPECT_EQ(s.level_for(201).name, "L2");
-  EXPECT_EQ(s.level_for(2000).name, "L2");
-  EXPECT_EQ(s.level_for(1e9).name, "memory");
-}
-
-TEST(PageCache, CountsWhatIsInMemory) {
-  const Folder folder;
-  EXPECT_EQ(page_cache_share(folder.path()), 0) << "no files";
-  EXPECT_EQ(page_cache_share(folder / "none"), 0);
-  folder.write("a", std::string(100'001, 'a'));
-  std::filesystem::create_directories(folder / "sub");
-  folder.write("sub/b", std::string(5000, 'b'));
-  EXPECT_EQ(page_cache_share(folder.path()), 1);
-  EXPECT_EQ(page_cache_share(folder / "a"), 1);
-  evict_from_page_cache(folder.path());  // a file system in memory keeps them
-  const double left = page_cache_share(folder.path());
-  EXPECT_TRUE(left >= 0 && left <= 1) << left;
-  EXPECT_EQ(content_of(folder / "sub/b"), std::string(5000, 'b'));
 }
 
 TEST(BenchStartup, ColdAndWarm) {

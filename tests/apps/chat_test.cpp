@@ -5,11 +5,11 @@
 
 #include "api/sampling_settings.h"
 #include "apps/serving.h"
+#include "base/terminal.h"
 #include "chat/commands.h"
 #include "chat/conversation.h"
 #include "chat/history.h"
 #include "chat/key_decoder.h"
-#include "common/terminal.h"
 #include "support/http_client.h"
 
 namespace reprise::apps::chat_test {
@@ -116,7 +116,7 @@ TEST(QuietStart, TheReportIsForThoseWhoAsk) {
   EXPECT_EQ(run_binary(generate + " --log-level warning").err, "");
   const Outcome both = run_binary(generate + " -v --log-level error");
   EXPECT_EQ(both.exit_code, 2);
-  EXPECT_TRUE(has(both.err, "-v is --log-level info")) << both.err;
+  EXPECT_TRUE(has(both.err, "--verbose is --log-level info")) << both.err;
 }
 
 // The file decides in the terminal as it does in the server, whether do_sample stands in it or not.

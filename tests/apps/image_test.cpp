@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "apps/serving.h"
-#include "eval/mmmu.h"
-#include "eval/text_file.h"
+#include "evaluation/mmmu.h"
+#include "evaluation/text_file.h"
 #include "support/http_client.h"
 
 namespace reprise::apps::image_test {
@@ -198,53 +198,18 @@ TEST(Image, WrongUseOfTheCommandIsToldInOneLine) {
                     "reads no images"));
 }
 
-// Against the functions of SGLang (tests/data/mmmu, tools/golden/make_mmmu.py).
-TEST(Mmmu, IsAskedAndScoredAsSglangDoes) {
-  const Json want = Json::parse(content_of(kData + "mmmu/parsed.json"));
-  const auto lines = read_json_lines(kData + "mmmu/questions.jsonl");
-  ASSERT_TRUE(lines.is_ok());
-  for (const JsonLine& line : *lines) {
-    const auto q = mmmu_question(line.json, line.place);
-    ASSERT_TRUE(q.is_ok()) << q.status().message();
-    EXPECT_EQ((Json{q->before, q->behind}), want["prompts"][q->id]);
-  }
-  for (const Json& c : want["choices"])
-    EXPECT_EQ(mmmu_choice(c["text"].get<std::string>(), want["options"]), c["choice"]) << c["text"];
-  for (const Json& c : want["open"]) {
-    const auto text = c["text"].get<std::string>();
-    Json values = Json::array();
-    for (const MmmuValue& v : mmmu_values(text)) {
-      const auto* number = std::get_if<double>(&v);
-      values.push_back(!number                  ? Json(std::get<std::string>(v))
-                       : std::isfinite(*number) ? Json(*number)
-                                                : Json(fmt::format("{}", *number)));
-    }
-    EXPECT_EQ(values, c["values"]) << text;
-    for (size_t i = 0; i < c["right"].size(); ++i) {
-      const Json line = {{"id", "i"}, {"question", "q"}, {"image_1", "f"}, {"answer", want["golds"][i]}};
-      std::string got;
-      EXPECT_EQ(mmmu_right(*mmmu_question(line, "here"), text, &got), c["right"][i]) << text << want["golds"][i];
-    }
-  }
-  for (const char* wrong : {R"({"id": "a", "question": "q", "answer": "A"})",
-                            R"({"id": "a", "question": "q", "image_1": "f", "answer": "A", "options": "[1, 2]"})",
-                            R"({"id": "a", "question": "q", "image_1": "f", "answer": []})",
-                            R"({"id": "a", "question": "q", "image_1": "f", "answer": 5})"})
-    EXPECT_TRUE(mmmu_question(Json::parse(wrong), "f:1").status().message().starts_with("f:1: \"")) << wrong;
-}
-
 TEST(Mmmu, TheCommandAsksInTheOrderOfIds) {
   const Folder folder;
   const OrderedJson j = json_of(run_binary("eval mmmu --json --num-questions 3 --max-new-tokens 4 --data-path " +
                                            kData + "mmmu --answers-file " + (folder / "a.jsonl ") + kFlags));
   EXPECT_EQ(j["questions"], 3);
-  const auto answers = read_json_lines(folder / "a.jsonl");
+  const auto answers = evaluation::read_json_lines(folder / "a.jsonl");
   ASSERT_TRUE(answers.is_ok());
   ASSERT_EQ(answers->size(), 3u);
   EXPECT_EQ((*answers)[0].json["id"], "validation_Art_1");
   EXPECT_EQ((*answers)[2].json["id"], "validation_Math_1");
   double right = 0;
-  for (const JsonLine& a : *answers) right += a.json["right"] == true;
+  for (const evaluation::JsonLine& a : *answers) right += a.json["right"] == true;
   EXPECT_EQ(j["accuracy"], right / 3);
   EXPECT_EQ(j["subjects"]["Art"]["questions"], 2);
   EXPECT_TRUE(holds(run_binary("eval mmmu --data-path /nowhere " + kFlags).err, "/nowhere/questions.jsonl"));

@@ -1,7 +1,7 @@
 // Launch lines of SGLang, as its pages write them (the model's path apart): each is understood, or refused in one line
 // for what truly cannot be done. `serve --check` reads them and starts nothing.
-#include "common/launcher_flags.h"
 #include "run_binary.h"
+#include "settings/launcher_settings.h"
 #include "settings/setting.h"
 
 namespace reprise::apps::launch_lines_test {

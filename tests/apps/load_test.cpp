@@ -34,8 +34,8 @@ bool is_at_rest(const Server& server) {
 }
 
 // Prompts that share beginnings with some others and not with all, of 5 to 300 tokens.
-std::vector<GenerationCall> different_calls(size_t count) {
-  std::vector<GenerationCall> calls;
+std::vector<client::GenerationCall> different_calls(size_t count) {
+  std::vector<client::GenerationCall> calls;
   for (size_t i = 0; i < count; ++i) {
     std::string prompt(5 + 37 * i % 296, static_cast<char>('a' + i % 3));
     prompt += fmt::format("{} is the question", i);
@@ -50,14 +50,14 @@ TEST(SlowLoad, AThousandStreamsGetWhatALoneOneGets) {
   // Fewer descriptors than it needs: it must ask for more itself.
   Server server(model, "", "ulimit -Sn 256;");
   ASSERT_NE(server.port(), 0) << server.said();
-  auto http = HttpCalls::open(server.url(), {});
+  auto http = client::HttpCalls::open(server.url(), {});
   ASSERT_TRUE(http.is_ok());
-  GenerationStyle style;
+  client::GenerationStyle style;
   style.ignore_eos = true;
-  const std::vector<GenerationCall> kinds = different_calls(40);
+  const std::vector<client::GenerationCall> kinds = different_calls(40);
   std::vector<std::string> alone;
-  for (const GenerationCall& call : kinds) {
-    const GenerationRecord r = call_once(**http, call, style);
+  for (const client::GenerationCall& call : kinds) {
+    const client::GenerationRecord r = client::call_once(**http, call, style);
     ASSERT_TRUE(r.ok) << r.problem;
     alone.push_back(r.text);
   }
@@ -65,14 +65,14 @@ TEST(SlowLoad, AThousandStreamsGetWhatALoneOneGets) {
   EXPECT_GT(texts.size(), 30u);  // else equal answers would prove little
   ASSERT_TRUE(soon([&] { return is_at_rest(server); }));
 
-  std::vector<GenerationCall> calls;
+  std::vector<client::GenerationCall> calls;
   for (size_t i = 0; i < 1000; ++i) calls.push_back(kinds[i % kinds.size()]);
   const auto round = [&] {
-    auto clients = HttpCalls::open(server.url(), {});
-    const LoadRun run = run_load(**clients, calls, style, {});
+    auto clients = client::HttpCalls::open(server.url(), {});
+    const client::LoadRun run = client::run_load(**clients, calls, style, {});
     EXPECT_EQ(run.peak_concurrency, 1000);
     for (size_t i = 0; i < calls.size(); ++i) {
-      const GenerationRecord& r = run.records[i];
+      const client::GenerationRecord& r = run.records[i];
       ASSERT_TRUE(r.ok) << i << ": " << r.problem << server.said();
       ASSERT_EQ(r.text, alone[i % kinds.size()]) << i;
       ASSERT_EQ(r.output_tokens, calls[i].max_tokens);
@@ -104,9 +104,9 @@ TEST(SlowLoad, AThousandStreamsGetWhatALoneOneGets) {
 // Callers of all kinds beside each other: streams, whole answers, several answers to one prompt, callers that leave.
 TEST(Load, MixedCallersGetTheTextOfGenerateAlone) {
   const Model model;
-  const std::vector<GenerationCall> kinds = different_calls(8);
+  const std::vector<client::GenerationCall> kinds = different_calls(8);
   std::vector<std::string> alone;
-  for (const GenerationCall& call : kinds) {
+  for (const client::GenerationCall& call : kinds) {
     const OrderedJson out = json_of(
         run_binary(fmt::format("generate {} --json --ignore-eos --temperature 0 --max-new-tokens {} --prompt '{}'",
                                model.flags(), call.max_tokens, std::get<std::string>(call.prompt))));
@@ -151,12 +151,12 @@ TEST(Load, MixedCallersGetTheTextOfGenerateAlone) {
     std::vector<std::thread> threads;
     for (const int n : {1, 3, 2}) threads.emplace_back(whole, n);
     std::thread leaver(leave);
-    std::vector<GenerationCall> calls;
+    std::vector<client::GenerationCall> calls;
     for (size_t i = 0; i < 96; ++i) calls.push_back(kinds[(i * 3) % kinds.size()]);
-    GenerationStyle style;
+    client::GenerationStyle style;
     style.ignore_eos = true;
-    auto http = HttpCalls::open(server.url(), {});
-    const LoadRun run = run_load(**http, calls, style, {.max_concurrency = 24});
+    auto http = client::HttpCalls::open(server.url(), {});
+    const client::LoadRun run = client::run_load(**http, calls, style, {.max_concurrency = 24});
     for (std::thread& t : threads) t.join();
     ended = true;
     leaver.join();

@@ -1,6 +1,6 @@
 // `reprise quantize` as a person runs it: a folder that generates, and a report.
 #include "byte_tokenizer.h"
-#include "eval/text_file.h"
+#include "evaluation/text_file.h"
 #include "run_binary.h"
 
 namespace reprise::apps::quantize_test {

@@ -1,47 +1,20 @@
-// run_binary: the program as a person runs it, through the shell, with its output and errors apart. Folder is a
-// temporary folder that goes with the test.
+// run_binary: the program as a person runs it, through the shell, with its output and errors apart.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "base/json.h"
+#include "support/folder.h"
 
 namespace reprise::apps {
 
-class Folder {
- public:
-  Folder() {
-    static int count = 0;
-    path_ = std::filesystem::path(testing::TempDir()) / fmt::format("reprise_apps_{}_{}", ::getpid(), count++);
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-  void write(const std::string& name, const std::string& content) const { std::ofstream(path_ / name) << content; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-inline std::string content_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
+using testing_support::content_of;
+using testing_support::Folder;
+using testing_support::holds;
 
 struct Outcome {
   int exit_code = -1;

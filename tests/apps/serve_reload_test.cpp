@@ -5,12 +5,15 @@
 #include <atomic>
 #include <thread>
 
-#include "apps/scripted_server.h"
 #include "apps/serving.h"
 #include "support/http_client.h"
+#include "support/scripted_server.h"
 
 namespace reprise::apps::serve_reload_test {
 namespace {
+
+using testing_support::Script;
+using testing_support::ScriptedServer;
 
 using testing_support::HttpClient;
 

@@ -166,6 +166,8 @@ class Layers(Tree):
         self.only("apps/main.cpp", "#include <acl/acl.h>\n", "only src/backends/ascend")
         self.write("apps/main.cpp", 'fail("--dtype is wrong");\n')
         self.only("src/ops/a.h", '#include "apps/main.h"\n', "apps")
+        self.write("src/ops/a.h", "")
+        self.assertIn("apps/tune: programs read flags and print", self.errors("apps/tune/tuner.h", "")[0])
 
     def test_flags_in_messages(self):
         self.only("src/ops/a.cpp", 'return invalid("lower --max-total-tokens");\n', "by its key")

@@ -257,7 +257,7 @@ int main(int argc, char**) {{
 
     def parts(self):
         text = (ROOT / "dev").read_text()
-        return {name: rooms.split() for name, rooms in re.findall(r"^sanitize_(\w+)=\(([\w ]+)\)$", text, re.M)}
+        return {name: rooms.split() for name, rooms in re.findall(r"^sanitize_(\w+)=\(([\w\s]+)\)$", text, re.M)}
 
     def sanitize(self, part, beyond):
         shutil.copytree(ROOT / "cmake", self.root / "cmake")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What SmolLM2-135M-Instruct scores in HF transformers, fp32 on the dequantised GGUF, on the built-in tasks of apps/eval/builtin.
+"""What SmolLM2-135M-Instruct scores in HF transformers, fp32 on the dequantised GGUF, on the built-in tasks of src/evaluation/builtin.
 
 choices.jsonl: log p of every ending behind its context, and which is the most probable, in all and per byte.
 text.txt: -log p of every token in windows of 512, each behind the begin-of-text token, which counts to the window.

@@ -1,0 +1,244 @@
+#include "evaluation/mmmu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <regex>
+
+#include "text/unicode.h"
+
+namespace reprise::evaluation {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\n\r\f\v";
+constexpr const char* kChooses =
+    "\nAnswer the following multiple-choice question. The last line of your response should be of the following "
+    "format: 'Answer: $LETTER' (without quotes) where LETTER is one of the options. Think step by step before "
+    "answering.";
+
+std::string stripped(std::string_view text, std::string_view of = kBlanks) {
+  const size_t first = text.find_first_not_of(of);
+  return first == text.npos ? "" : std::string(text.substr(first, text.find_last_not_of(of) - first + 1));
+}
+
+std::string lower(std::string_view text) {
+  std::string valid;
+  text::append_repaired_utf8(text, true, &valid);
+  return text::to_lowercase(valid);
+}
+
+int64_t characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
+}
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+// "['$6', \"it's\", 'a\\nb']": Python's way to write a list of texts.
+std::optional<std::vector<std::string>> python_list(std::string_view text) {
+  std::vector<std::string> out;
+  const auto skip = [&] { text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size())); };
+  const auto take = [&](char c) {
+    skip();
+    if (!text.starts_with(c)) return false;
+    text.remove_prefix(1);
+    return true;
+  };
+  if (!take('[')) return std::nullopt;
+  while (!take(']')) {
+    if (!out.empty() && !take(',')) return std::nullopt;
+    if (!out.empty() && take(']')) break;
+    skip();
+    if (text.empty() || (text[0] != '\'' && text[0] != '"')) return std::nullopt;
+    const char quote = text[0];
+    text.remove_prefix(1);
+    std::string one;
+    for (; !text.starts_with(quote); text.remove_prefix(1)) {
+      if (text.empty()) return std::nullopt;
+      if (text[0] == '\\') {
+        constexpr std::string_view kEscapes = "\\'\"nrt", kMeanings = "\\'\"\n\r\t";
+        const size_t which = text.size() > 1 ? kEscapes.find(text[1]) : kEscapes.npos;
+        if (which == kEscapes.npos) return std::nullopt;
+        one += kMeanings[which];
+        text.remove_prefix(1);
+        continue;
+      }
+      one += text[0];
+    }
+    text.remove_prefix(1);
+    out.push_back(std::move(one));
+  }
+  skip();
+  return text.empty() ? std::optional(out) : std::nullopt;
+}
+
+// As Python's float() of the text without its commas.
+std::optional<double> number_of(const std::string& text) {
+  std::string plain = stripped(text);
+  plain.erase(std::remove(plain.begin(), plain.end(), ','), plain.end());
+  if (plain.empty() || contains(plain, "x") || contains(plain, "X") || contains(plain, "(")) return std::nullopt;
+  const auto digit = [&](size_t i) { return i < plain.size() && plain[i] >= '0' && plain[i] <= '9'; };
+  for (size_t i = 1; i < plain.size(); ++i)
+    if (plain[i] == '_' && digit(i - 1) && digit(i + 1)) plain.erase(i, 1);
+  char* end = nullptr;
+  const double value = std::strtod(plain.c_str(), &end);
+  if (end != plain.c_str() + plain.size() || kBlanks.find(plain[0]) != kBlanks.npos) return std::nullopt;
+  return value;
+}
+
+void add_normal(const std::string& raw, std::vector<MmmuValue>& out) {
+  const std::string text = stripped(raw);
+  if (const auto value = number_of(text)) {
+    // The decimal form is rounded correctly, as Python rounds.
+    out.emplace_back(std::isfinite(*value) ? std::strtod(fmt::format("{:.2f}", *value).c_str(), nullptr) : *value);
+  } else if (text.size() > 1 && text::code_point_at(text, 0).size < text.size()) {
+    out.emplace_back(lower(text));
+  } else {
+    out.emplace_back(" " + text);  // a single character is one by itself
+    out.emplace_back(text + " ");
+  }
+}
+
+void add_numbers(const std::string& text, std::vector<std::string>& out) {
+  static const std::regex kNumbers[] = {std::regex(R"(-?\b\d{1,3}(?:,\d{3})+\b)"),
+                                        std::regex(R"(-?\d+(?:\.\d+)?[eE][+-]?\d+)"),
+                                        std::regex(R"(-?(?:\d+\.\d+|\.\d+|\d+\b)(?![eE][+-]?\d+)(?![,\d]))")};
+  for (const std::regex& numbers : kNumbers)
+    for (std::sregex_iterator at(text.begin(), text.end(), numbers), end; at != end; ++at) out.push_back(at->str());
+}
+
+// What stands behind the words that announce a result, the shortest of each line.
+std::vector<std::string> key_parts(std::string_view answer) {
+  const std::string text = lower(stripped(stripped(answer), "."));
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    const bool last = end == text.size();
+    at = end + 1;
+    std::string shortest;
+    for (const std::string_view word :
+         {"could be ", "so ", "is ", "thus ", "therefore ", "final ", "answer ", "result ", "="}) {
+      const size_t found = line.rfind(word);
+      if (found == line.npos || (word == "=" && !last)) continue;
+      std::string part = stripped(std::string_view(line).substr(found + word.size()));
+      if (shortest.empty() || characters(part) < characters(shortest)) shortest = std::move(part);
+    }
+    static constexpr std::string_view kNothing[] = {":", ",", ".", "!", "?", ";", "'"};
+    if (!shortest.empty() && std::find(std::begin(kNothing), std::end(kNothing), shortest) == std::end(kNothing))
+      out.push_back(std::move(shortest));
+  }
+  if (out.empty()) out.push_back(text);
+  return out;
+}
+
+size_t words_of(std::string_view text) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find_first_not_of(kBlanks, at)) != text.npos; ++count)
+    at = std::min(text.find_first_of(kBlanks, at), text.size());
+  return count;
+}
+
+std::string letter(size_t option) { return {static_cast<char>('A' + option)}; }
+
+}  // namespace
+
+Result<MmmuQuestion> mmmu_question(const Json& line, const std::string& place) {
+  const auto text = [&](const char* name) { return line.contains(name) && line[name].is_string(); };
+  MmmuQuestion q;
+  for (const char* name : {"id", "question", "image_1"})
+    if (!text(name)) return invalid("{}: \"{}\": a text is expected", place, name);
+  q.id = line["id"].get<std::string>();
+  q.image = line["image_1"].get<std::string>();
+  q.subject = text("subject") ? line["subject"].get<std::string>() : "";
+  const Json options = line.value("options", Json());
+  auto list = options.is_string() ? python_list(options.get<std::string>()) : std::vector<std::string>();
+  if (options.is_array())
+    for (const Json& o : options) {
+      if (!o.is_string()) list.reset();
+      if (list) list->push_back(o.get<std::string>());
+    }
+  if (!list || list->size() > 26 || !(options.is_null() || options.is_array() || options.is_string()))
+    return invalid("{}: \"options\": a list of at most 26 texts is expected", place);
+  q.options = std::move(*list);
+  const Json answer = line.value("answer", Json());
+  for (const Json& a : answer.is_array() ? answer : Json::array({answer})) {
+    if (!a.is_string()) return invalid("{}: \"answer\": a text or a list of texts is expected", place);
+    q.answers.push_back(a.get<std::string>());
+  }
+  if (q.answers.empty()) return invalid("{}: \"answer\": a text or a list of at least one text is expected", place);
+  std::string prompt = line["question"].get<std::string>() + "\n";
+  for (size_t i = 0; i < q.options.size(); ++i) prompt += letter(i) + ". " + q.options[i] + "\n";
+  prompt += q.options.empty() ? "\nAnswer: " : kChooses;
+  const size_t open = prompt.find('<'), close = prompt.find('>');
+  q.before = prompt;
+  if (open != prompt.npos && close != prompt.npos) {
+    q.before = prompt.substr(0, open);
+    q.behind = prompt.substr(close + 1);
+  }
+  return q;
+}
+
+std::string mmmu_choice(std::string_view answer, const std::vector<std::string>& options) {
+  static const std::regex kSaid(R"([Aa]nswer\s*:\s*\*?\*?\s*\(?([A-Z])\)?)");
+  std::string text(answer), said;
+  for (std::sregex_iterator at(text.begin(), text.end(), kSaid), end; at != end; ++at) said = at->str(1);
+  if (!said.empty() && static_cast<size_t>(said[0] - 'A') < options.size()) return said;
+  for (const char sign : std::string_view(",.!?;:'")) text = stripped(text, {&sign, 1});
+  text = " " + text + " ";
+  const std::string small = lower(text);
+  std::vector<size_t> found;
+  const auto look = [&](auto&& there) {
+    for (size_t i = 0; i < options.size(); ++i)
+      if (there(i)) found.push_back(i);
+  };
+  look([&](size_t i) { return contains(text, "(" + letter(i) + ")"); });
+  if (found.empty()) look([&](size_t i) { return contains(text, " " + letter(i) + " "); });
+  if (found.empty() && words_of(text) > 5)
+    look([&](size_t i) { return !options[i].empty() && contains(small, lower(options[i])); });
+  if (found.empty()) return letter(0);
+  const auto place = [&](size_t i) -> int64_t {
+    size_t at = text.rfind("(" + letter(i) + ")");
+    if (at == text.npos) at = text.rfind(" " + letter(i) + " ");
+    if (at == text.npos && !options[i].empty()) at = small.rfind(lower(options[i]));
+    return at == text.npos ? -1 : static_cast<int64_t>(at);
+  };
+  return letter(*std::max_element(found.begin(), found.end(), [&](size_t a, size_t b) { return place(a) < place(b); }));
+}
+
+std::vector<MmmuValue> mmmu_values(std::string_view answer) {
+  const std::vector<std::string> parts = key_parts(answer);
+  std::vector<std::string> all = parts;
+  for (const std::string& part : parts) add_numbers(part, all);
+  std::vector<MmmuValue> out;
+  for (const std::string& one : all) {
+    std::vector<MmmuValue> normal;
+    add_normal(one, normal);
+    for (MmmuValue& v : normal)
+      if (std::find(out.begin(), out.end(), v) == out.end()) out.push_back(std::move(v));
+  }
+  return out;
+}
+
+bool mmmu_right(const MmmuQuestion& question, std::string_view answer, std::string* got) {
+  if (!question.options.empty()) {
+    *got = mmmu_choice(answer, question.options);
+    return *got == question.answers.front();
+  }
+  std::vector<MmmuValue> wanted;
+  for (const std::string& a : question.answers) add_normal(a, wanted);
+  bool right = false;
+  got->clear();
+  for (const MmmuValue& value : mmmu_values(answer)) {
+    if (!got->empty()) *got += ", ";
+    const auto* text = std::get_if<std::string>(&value);
+    *got += text ? *text : fmt::format("{}", std::get<double>(value));
+    for (const MmmuValue& want : wanted) {
+      const auto* part = std::get_if<std::string>(&want);
+      right |= text ? part && contains(*text, *part) : value == want;
+    }
+  }
+  return right;
+}
+
+}  // namespace reprise::evaluation
