@@ -92,16 +92,22 @@ struct DoctorFlags {
 
 constexpr int64_t kExchanges = 200;  // of each kind
 
-void print_ranks(const ranks::World& world, const std::vector<measurement::CollectiveTime>& times) {
-  fmt::print("{:<22}{}\n", "ranks",
+void print_ranks(const ranks::Member& member, const std::vector<measurement::CollectiveTime>& times) {
+  const ranks::World& world = member.world();
+  fmt::print("{:<22}{}{}\n", "ranks",
              world.one_host() ? fmt::format("{} on this host", world.size)
-                              : fmt::format("{}, of which {} on this host", world.size, world.local_size));
+                              : fmt::format("{}, of which {} on this host", world.size, world.local_size),
+             member.copies_past_caches() ? "; parts are written past the caches" : "");
   for (const measurement::CollectiveTime& t : times)
     fmt::print("{:<22}{:.1f} us\n", fmt::format("{}, {} KB", t.name, t.bytes >> 10), t.us);
 }
 
-OrderedJson ranks_json(const ranks::World& world, const std::vector<measurement::CollectiveTime>& times) {
-  OrderedJson j = {{"size", world.size}, {"on_this_host", world.local_size}, {"times", OrderedJson::array()}};
+OrderedJson ranks_json(const ranks::Member& member, const std::vector<measurement::CollectiveTime>& times) {
+  const ranks::World& world = member.world();
+  OrderedJson j = {{"size", world.size},
+                   {"on_this_host", world.local_size},
+                   {"past_caches", member.copies_past_caches()},
+                   {"times", OrderedJson::array()}};
   for (const measurement::CollectiveTime& t : times)
     j["times"].push_back({{"name", t.name}, {"bytes", t.bytes}, {"us", t.us}});
   return j;
@@ -112,9 +118,9 @@ Status run_over_ranks(const DoctorFlags& f) {
   ranks::Member& member = *f.ranks.member;
   ASSIGN_OR_RETURN(const auto times, measurement::measure_collectives(member, kExchanges));
   if (f.json)
-    fmt::print("{}\n", ranks_json(member.world(), times).dump());
+    fmt::print("{}\n", ranks_json(member, times).dump());
   else
-    print_ranks(member.world(), times);
+    print_ranks(member, times);
   return Status::ok();
 }
 

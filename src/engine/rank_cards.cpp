@@ -27,7 +27,7 @@ Status agree_on_model(ranks::Member& member, const EngineOptions& o, const check
                                         hash(config.raw().dump(-1, ' ', true, Json::error_handler_t::replace)),
                                         checkpoint ? checkpoint->tensors().size() : 0, hash(tensors))));
   const PassOptions& p = o.graph.pipeline.passes;
-  return member.agree(
+  RETURN_IF_ERROR(member.agree(
       "settings",
       fmt::format("{}, cache {}, {}, steps of {} tokens and {} sequences, context {}, graphs {} {} {}, passes {} "
                   "without {}, experts over {}{}, sequences over {}, form {}, {} adapters of rank {}",
@@ -36,7 +36,10 @@ Status agree_on_model(ranks::Member& member, const EngineOptions& o, const check
                   o.max_running_requests, o.context_length, static_cast<int>(o.graph.policy),
                   graph_mode_name(o.graph.decode), graph_mode_name(o.graph.prefill), fmt::join(p.enable, ","),
                   fmt::join(p.disable, ","), o.ep_size, o.dispatch ? " (sent)" : "", o.sequence_parts,
-                  o.reduce_over_ranks ? "reduce" : "gather", o.max_loras, o.max_lora_rank));
+                  o.reduce_over_ranks ? "reduce" : "gather", o.max_loras, o.max_lora_rank)));
+  // Elsewhere data goes by the vendor's collectives.
+  if (device.kind == DeviceKind::Cpu) member.choose_copies();
+  return Status::ok();
 }
 
 Result<int64_t> least_of_all(ranks::Member& member, int64_t mine) {

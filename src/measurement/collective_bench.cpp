@@ -4,7 +4,13 @@
 #include <cstring>
 #include <functional>
 
+#include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/isa.h"
+#include "backends/cpu/kernels/table.h"
+#include "base/dtype.h"
 #include "base/elapsed.h"
+#include "ops/args/collectives.h"
+#include "ranks/past_caches.h"
 
 namespace reprise::measurement {
 namespace {
@@ -50,7 +56,7 @@ Result<CollectiveTime> gather(Member& m, int64_t bytes, int64_t repeat) {
     ranks::Part part = line;
     part.at = static_cast<uint64_t>(bytes * (turn++ % 2));
     uint8_t* place = m.region().arena() + part.at;
-    std::memcpy(place + first, mine.data(), mine.size());
+    ranks::PastCaches(m.copies_past_caches(), share).copy(place + first, mine.data(), share);
     m.meet(0, part);
     std::memcpy(all.data(), place, all.size());
   };
@@ -64,8 +70,7 @@ Result<CollectiveTime> gather(Member& m, int64_t bytes, int64_t repeat) {
   return CollectiveTime{"all_gather", of, us};
 }
 
-// Sums of fp32 over ranks, as `sum_parts` makes them behind a gather of parts: each rank adds all parts in the order of
-// ranks.
+// Sums of fp32 over ranks: behind a gather of parts the kernel of `sum_parts` adds all of them in the order of ranks.
 Result<CollectiveTime> reduce(Member& m, int64_t bytes, int64_t repeat) {
   const int64_t n = bytes / static_cast<int64_t>(sizeof(float)), of = bytes * m.world().size;
   const ranks::Part line{.of = static_cast<uint64_t>(of),
@@ -74,22 +79,27 @@ Result<CollectiveTime> reduce(Member& m, int64_t bytes, int64_t repeat) {
                          .width = static_cast<uint64_t>(bytes)};
   std::vector<float> mine(static_cast<size_t>(n)), sums(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) mine[static_cast<size_t>(i)] = static_cast<float>((i + m.world().rank) % 97);
+  const cpu::CpuKernel sum = cpu::kernel_table(*cpu::parse_isa("auto")).sum_parts;
+  LaunchArgs args;
+  auto& a = args.as<SumPartsArgs>();
+  a = {.own = {mine.data()},
+       .out = {sums.data()},
+       .rows = Dim(1),
+       .parts = m.world().size,
+       .place = m.world().rank,
+       .width = n,
+       .bias_type = DType::F32,
+       .out_type = DType::F32};
   int64_t turn = 0;
   const auto add = [&] {
     ranks::Part part = line;
     part.at = static_cast<uint64_t>(of * (turn++ % 2));
     uint8_t* place = m.region().arena() + part.at;
-    std::memcpy(place + part.first, mine.data(), static_cast<size_t>(bytes));
+    ranks::PastCaches(m.copies_past_caches(), bytes)
+        .copy(place + part.first, reinterpret_cast<const uint8_t*>(mine.data()), bytes);
     m.meet(0, part);
-    const auto* parts = reinterpret_cast<const float*>(place);
-    constexpr int64_t kStep = 16;
-    for (int64_t i = 0; i < n; i += kStep) {
-      float sum[kStep];
-      std::copy_n(parts + i, kStep, sum);
-      for (int r = 1; r < m.world().size; ++r)
-        for (int64_t j = 0; j < kStep; ++j) sum[j] += parts[r * n + i + j];
-      std::copy_n(sum, kStep, sums.data() + i);
-    }
+    a.x = {place};
+    sum(args, {}, 0, 1);
   };
   add();
   for (int64_t i = 0; i < n && !m.aborted(); ++i) {
@@ -142,6 +152,7 @@ Result<CollectiveTime> step(Member& m, int64_t repeat) {
 
 Result<std::vector<CollectiveTime>> measure_collectives(Member& m, int64_t repeat) {
   RETURN_IF_ERROR(m.agree("calls of a measurement", fmt::format("{}", repeat)));  // all have started
+  m.choose_copies();
   std::vector<CollectiveTime> out;
   for (const int64_t bytes : kSizes) {
     ASSIGN_OR_RETURN(CollectiveTime t, gather(m, bytes, repeat));

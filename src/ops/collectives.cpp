@@ -210,10 +210,15 @@ Result<Types> infer_sum_parts(const OpCall& c) {
   RETURN_IF_ERROR(want_range(c, "parts", 1, columns));
   const int64_t parts = c.attrs->integer("parts");
   if (columns % parts != 0) return invalid("{}: {} columns are no {} equal parts", describe(c), columns, parts);
-  if (c.in.size() > 1) {
-    RETURN_IF_ERROR(want_rank(c, 1, 1, 1));
-    RETURN_IF_ERROR(want_float(c, 1));
-    RETURN_IF_ERROR(want_dim(c, 1, 0, Dim(columns / parts), "number of columns of a part"));
+  RETURN_IF_ERROR(want_range(c, "place", 0, parts - 1));
+  RETURN_IF_ERROR(want_rank(c, 1, 2, 2));
+  RETURN_IF_ERROR(want_dtype(c, 1, DType::F32));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "rows of the parts"));
+  RETURN_IF_ERROR(want_dim(c, 1, 1, Dim(columns / parts), "number of columns of a part"));
+  if (c.in.size() > 2) {
+    RETURN_IF_ERROR(want_rank(c, 2, 1, 1));
+    RETURN_IF_ERROR(want_float(c, 2));
+    RETURN_IF_ERROR(want_dim(c, 2, 0, Dim(columns / parts), "number of columns of a part"));
   }
   ASSIGN_OR_RETURN(const DType out, parse_dtype(c.attrs->text("out")));
   if (out != DType::F32 && out != DType::BF16 && out != DType::F16)
@@ -315,9 +320,9 @@ void register_collective_ops(OpRegistry& ops) {
       "gather_columns(Tensor x, *, int way, floats borders) -> Tensor : collective", infer_gather_columns,
       "[S, n] on each of some ranks in order, which have the same rows -> [S, N] on these: rank `way` of them has the "
       "columns between two borders; other ranks exchange theirs meanwhile; any type");
-  ops.add("sum_parts(Rows x, Tensor? bias, *, int parts, str out) -> Tensor", infer_sum_parts,
-          "f32 [T, parts N], [N]? -> [T, N]: the sum of the parts of a row, from the first to the last (+ bias), in "
-          "fp32, rounded once to `out`");
+  ops.add("sum_parts(Rows x, Rows own, Tensor? bias, *, int parts, int place, str out) -> Tensor", infer_sum_parts,
+          "f32 [T, parts N], f32 [T, N], [N]? -> [T, N]: the sum of the parts of a row, from the first to the last (+ "
+          "bias), in fp32, rounded once to `out`; part `place` is read from `own`, which is nearer");
   ops.add(
       "all_reduce(Rows x, Tensor? bias) -> Tensor : collective", infer_all_reduce,
       "[T, N] on each rank, [N]? -> [T, N] on all: x of rank 0 + x of rank 1 + ... (+ bias), in fp32, rounded once");

@@ -155,8 +155,9 @@ bool Sharder::stays_cut(const Node& n) {
 }
 
 bool Sharder::adds_wide_parts() const {
-  const std::vector<TensorType> parts{{DType::F32, {Dim(1), Dim(share_.size)}}};
-  const Attrs attrs{{"parts", int64_t{share_.size}}, {"out", std::string(dtype_name(DType::F32))}};
+  const std::vector<TensorType> parts{{DType::F32, {Dim(1), Dim(share_.size)}}, {DType::F32, {Dim(1), Dim(1)}}};
+  const Attrs attrs{
+      {"parts", int64_t{share_.size}}, {"place", int64_t{0}}, {"out", std::string(dtype_name(DType::F32))}};
   return c_.has_kernel(*c_.ops().find("sum_parts"), parts, attrs).is_ok();
 }
 
@@ -169,8 +170,10 @@ Result<Node*> Sharder::sum_over_ranks(Value* part, std::vector<Value*> added, DT
   ASSIGN_OR_RETURN(
       Node * all,
       call("all_gather", {part}, {{"first", width * share_.rank}, {"of", width * share_.size}, {"even", int64_t{1}}}));
-  added.insert(added.begin(), all->result());
-  return call("sum_parts", std::move(added), {{"parts", int64_t{share_.size}}, {"out", std::string(dtype_name(type))}});
+  added.insert(added.begin(), {all->result(), part});
+  return call(
+      "sum_parts", std::move(added),
+      {{"parts", int64_t{share_.size}}, {"place", int64_t{share_.rank}}, {"out", std::string(dtype_name(type))}});
 }
 
 }  // namespace reprise

@@ -45,6 +45,12 @@ class Member {
   void meet(int thread) { meet(thread, {}); }
   // `part`: what this rank has written of the result; other hosts get it by this. The same from all threads.
   void meet(int thread, const Part& part);
+  // Finds out how parts of results are written so that the other ranks have them soonest, by timing both ways for some
+  // milliseconds. Called by all ranks together, while no kernel runs. Where ranks share processors or lie on several
+  // hosts, parts are written the usual way.
+  void choose_copies();
+  // Whether parts are written past this processor's caches (ranks/past_caches.h).
+  bool copies_past_caches() const { return past_caches_; }
   // The number of the meeting that this thread comes to next.
   uint64_t next_epoch(int thread) const { return met_[thread].value + 1; }
 
@@ -78,6 +84,7 @@ class Member {
 
  private:
   Member(std::shared_ptr<Region> region, World world, std::chrono::milliseconds timeout);
+  double exchange_us(bool past_caches);
   template <typename Ready>
   Status wait(const Ready& ready, std::chrono::milliseconds timeout, const std::string& what);
 
@@ -92,6 +99,7 @@ class Member {
   uint64_t awaited_ = 0;          // the last Await taken
   uint64_t cards_ = 0;
   int spins_;  // before giving way
+  bool past_caches_ = false;
 };
 
 }  // namespace reprise::ranks

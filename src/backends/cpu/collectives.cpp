@@ -10,19 +10,21 @@
 #include "ops/args/collectives.h"
 #include "ops/args/draws.h"
 #include "ops/draw.h"
+#include "ranks/past_caches.h"
 
 namespace reprise::cpu {
 namespace {
 
 // Columns [begin, end) of the thread's own part, in all rows; or rows, where there are many.
-void write_columns(const AllGatherArgs& a, const Launch& l) {
+void write_columns(const AllGatherArgs& a, const Launch& l, bool past_caches) {
   const int64_t rows = l.size(a.rows);
   const auto copy = [&](Range r, Range bytes) {
     const auto* from = static_cast<const uint8_t*>(a.x.data);
     auto* to = static_cast<uint8_t*>(a.out.data) + a.first;
+    const int64_t width = bytes.end - bytes.begin;
+    const ranks::PastCaches past(past_caches, (r.end - r.begin) * width);
     for (int64_t i = r.begin; i < r.end; ++i)
-      std::memcpy(to + i * a.of + bytes.begin, from + i * a.width + bytes.begin,
-                  static_cast<size_t>(bytes.end - bytes.begin));
+      past.copy(to + i * a.of + bytes.begin, from + i * a.width + bytes.begin, width);
   };
   constexpr int64_t kLine = 64;
   if (rows >= 4 * l.threads)
@@ -31,13 +33,14 @@ void write_columns(const AllGatherArgs& a, const Launch& l) {
     copy({0, rows}, l.share(a.width, kLine));
 }
 
-void write_own_rows(const GatherOwnedArgs& a, const Launch& l) {
+void write_own_rows(const GatherOwnedArgs& a, const Launch& l, bool past_caches) {
   const int32_t* ids = a.ids;
   const Range r = l.share(l.size(a.rows));
+  const ranks::PastCaches past(past_caches, (r.end - r.begin) * a.width);
   for (int64_t i = r.begin; i < r.end; ++i)
     if (ids[i] >= 0)
-      std::memcpy(static_cast<uint8_t*>(a.out.data) + i * a.width, static_cast<const uint8_t*>(a.x.data) + i * a.width,
-                  static_cast<size_t>(a.width));
+      past.copy(static_cast<uint8_t*>(a.out.data) + i * a.width, static_cast<const uint8_t*>(a.x.data) + i * a.width,
+                a.width);
 }
 
 // f(i, r): row r is the i-th one without a token; how many there are.
@@ -70,13 +73,13 @@ Range own_rows(const GatherGroupsArgs& a, int64_t rows) {
 }
 
 // Its columns of them.
-void write_own_groups(const GatherGroupsArgs& a, const Launch& l) {
+void write_own_groups(const GatherGroupsArgs& a, const Launch& l, bool past_caches) {
   const auto [begin, end] = own_rows(a, l.size(a.rows));
   const Range r = l.share(end - begin);
   const auto* from = static_cast<const uint8_t*>(a.x.data);
   auto* to = static_cast<uint8_t*>(a.out.data) + a.first;
-  for (int64_t i = begin + r.begin; i < begin + r.end; ++i)
-    std::memcpy(to + i * a.of, from + i * a.width, static_cast<size_t>(a.width));
+  const ranks::PastCaches past(past_caches, (r.end - r.begin) * a.width);
+  for (int64_t i = begin + r.begin; i < begin + r.end; ++i) past.copy(to + i * a.of, from + i * a.width, a.width);
 }
 
 void take_own_groups(const OwnGroupsArgs& a, const Launch& l) {
@@ -150,8 +153,13 @@ ranks::Member& member_of(const LaunchArgs& args) {
   return *const_cast<ranks::Member*>(static_cast<const ranks::Member*>(args.constant));
 }
 
+template <class A, void (*body)(const A&, const Launch&, bool)>
+void write(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) {
+  body(args.as<A>(), Launch{live, thread, threads, args.workspace, args.way}, member_of(args).copies_past_caches());
+}
+
 void write_and_mark_own_rows(const LaunchArgs& args, const LiveSizes& live, int thread, int threads) {
-  run<GatherOwnedArgs, write_own_rows>(args, live, thread, threads);
+  write<GatherOwnedArgs, write_own_rows>(args, live, thread, threads);
   ranks::Member& member = member_of(args);
   if (member.world().one_host()) return;
   const auto& a = args.as<GatherOwnedArgs>();
@@ -210,9 +218,9 @@ void add(KernelRegistry& kernels, const std::shared_ptr<ranks::Member>& member, 
 }  // namespace
 
 void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member> member, Isa isa) {
-  add<AllGatherArgs>(kernels, member, "all_gather", run<AllGatherArgs, write_columns>);
+  add<AllGatherArgs>(kernels, member, "all_gather", write<AllGatherArgs, write_columns>);
   add<GatherOwnedArgs>(kernels, member, "gather_owned", write_and_mark_own_rows);
-  add<GatherGroupsArgs>(kernels, member, "gather_groups", run<GatherGroupsArgs, write_own_groups>);
+  add<GatherGroupsArgs>(kernels, member, "gather_groups", write<GatherGroupsArgs, write_own_groups>);
   add<GatherUndecidedArgs>(kernels, member, "gather_undecided", run<GatherUndecidedArgs, write_undecided>);
   const auto add_local = [&](std::string_view op, CpuKernel kernel) {
     KernelEntry e = entry_of({.op = op});

@@ -102,8 +102,9 @@ void GatherMarkedArgs::fill(const OpCall& c) {
 void SumPartsArgs::fill(const OpCall& c) {
   rows = c.in[0].shape[0];
   parts = c.attrs->integer("parts");
+  place = c.attrs->integer("place");
   width = c.out[0].shape[1].factor;
-  bias_type = c.in.size() > 1 ? c.in[1].dtype : DType::F32;
+  bias_type = c.in.size() > 2 ? c.in[2].dtype : DType::F32;
   out_type = c.out[0].dtype;
 }
 void ArgmaxPairsArgs::fill(const OpCall& c) {

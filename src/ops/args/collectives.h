@@ -151,10 +151,10 @@ struct GatherMarkedArgs {
 };
 
 struct SumPartsArgs {
-  In x, bias;
+  In x, own, bias;
   Out out;
   Dim rows;
-  int64_t parts, width;  // width: numbers of a row of the result
+  int64_t parts, place, width;  // width: numbers of a row of the result
   DType bias_type, out_type;
 
   void fill(const OpCall& call);

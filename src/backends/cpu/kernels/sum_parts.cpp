@@ -17,14 +17,16 @@ F32x16 load_of(DType type, const void* numbers, int64_t first, int64_t n) {
 
 template <class Out>
 void sum_rows(const SumPartsArgs& a, Range rows, Range columns) {
-  const float* x = a.x;
+  const float *x = a.x, *own = a.own;
   auto* out = static_cast<typename Out::Type*>(a.out.data);
   for (int64_t r = rows.begin; r < rows.end; ++r)
     each_sixteen(columns.end - columns.begin, [&](int64_t i, int64_t n) {
       const int64_t c = columns.begin + i;
       const float* from = x + r * a.parts * a.width + c;
-      F32x16 sum = load_n<F32>(from, n);
-      for (int64_t p = 1; p < a.parts; ++p) sum = sum + load_n<F32>(from + p * a.width, n);
+      // The rank's own part is in its caches still, and what ranks exchange is not.
+      const auto part = [&](int64_t p) { return p == a.place ? own + r * a.width + c : from + p * a.width; };
+      F32x16 sum = load_n<F32>(part(0), n);
+      for (int64_t p = 1; p < a.parts; ++p) sum = sum + load_n<F32>(part(p), n);
       if (a.bias.data) sum = sum + load_of(a.bias_type, a.bias.data, c, n);
       store_n<Out>(out + r * a.width + c, sum, n);
     });
