@@ -287,7 +287,9 @@ Status Engine::copy_page_of(int part, kv::PageId from, kv::PageId to) {
     RETURN_IF_ERROR(tell_followers({.kind = ranks::StepMessage::Kind::CopyPage, .from = from, .to = to, .part = part}));
   if (part != 0) return Status::ok();
   if (overlaps()) page_copies_.emplace_back(from, to);
-  return enqueue_copy(from, to);
+  RETURN_IF_ERROR(enqueue_copy(from, to));
+  // A head may read or leave rows in these pages on a stream of its own, and there may be no step of this engine between.
+  return draft_ && draft_->reads_source() ? stream_->synchronize() : Status::ok();
 }
 
 Status Engine::resize_kv(int64_t tokens) {
