@@ -288,7 +288,7 @@ Status Engine::copy_page_of(int part, kv::PageId from, kv::PageId to) {
   if (part != 0) return Status::ok();
   if (overlaps()) page_copies_.emplace_back(from, to);
   RETURN_IF_ERROR(enqueue_copy(from, to));
-  // A head may read or leave rows in these pages on a stream of its own, and there may be no step of this engine between.
+  // A head reads and leaves rows in these pages on a stream of its own, perhaps before the next step of this engine.
   return draft_ && draft_->reads_source() ? stream_->synchronize() : Status::ok();
 }
 

@@ -25,6 +25,8 @@ class DraftSeat final : public Executor {
   int64_t max_verify_rows() const override { return draft_.max_verify_rows(); }
   std::string verify_refusal() const override { return draft_.verify_refusal(); }
   RowsCost rows_cost(int64_t rows, int64_t sequences) const override { return draft_.rows_cost(rows, sequences); }
+  bool reads_source() const override { return draft_.reads_source(); }
+  std::span<const int32_t> target_ids() const override { return draft_.target_ids(); }
   Result<Ticket> submit(std::span<const StepItem> items, StepOutput output) override {
     items_.assign(items.begin(), items.end());
     for (StepItem& item : items_) item.part = part_;
@@ -59,7 +61,12 @@ class SharedStep::Seat final : public Executor {
   bool has_sampled_steps() const override { return engine_.has_sampled_steps(); }
 
   int64_t max_verify_rows() const override { return engine_.max_verify_rows() / parts(); }
-  std::string verify_refusal() const override { return engine_.verify_refusal(); }
+  std::string verify_refusal() const override {
+    std::string why = engine_.verify_refusal();
+    if (why.empty() && max_verify_rows() == 0)
+      why = fmt::format("steps with drafts have {} rows for {} parts", engine_.max_verify_rows(), parts());
+    return why;
+  }
   int64_t max_drafts() const override { return engine_.max_drafts(); }
   Executor* draft() override { return draft_.get(); }
   // The other parts are taken to have as many rows.
@@ -92,6 +99,23 @@ class SharedStep::Seat final : public Executor {
   enum class State : uint8_t { Free, Submitted, Done };
 
   int64_t parts() const { return all_.parts(); }
+  void take(Result<StepResult> result) {
+    state_ = State::Done;
+    result_ = std::move(result);
+  }
+  // Beyond the next step of the engine.
+  void keep_result() {
+    if (!result_.is_ok()) return;
+    const auto keep = [](auto& span, auto& kept) {
+      kept.assign(span.begin(), span.end());
+      span = kept;
+    };
+    keep(result_->logits, kept_.logits);
+    keep(result_->tokens, kept_.tokens);
+    keep(result_->logprobs, kept_.logprobs);
+    keep(result_->top_tokens, kept_.top_tokens);
+    keep(result_->top_logprobs, kept_.top_logprobs);
+  }
 
   SharedStep& all_;
   Engine& engine_;
@@ -103,6 +127,10 @@ class SharedStep::Seat final : public Executor {
   StepOutput output_ = StepOutput::Logits;
   std::vector<int32_t> tokens_;  // the largest logits' of its rows, where the step did not give them
   Result<StepResult> result_ = StepResult();
+  struct {
+    std::vector<float> logits, logprobs, top_logprobs;
+    std::vector<int32_t> tokens, top_tokens;
+  } kept_;
 };
 
 namespace {
@@ -142,33 +170,53 @@ SharedStep::~SharedStep() = default;
 
 Executor& SharedStep::part(int part) { return *seats_[static_cast<size_t>(part)]; }
 
-// One step has one kind of result. Where parts ask for different ones, those who want the largest logit draw it, or get
-// the logits where another part does.
+// Programs that verify drafts take single tokens besides, and those of prompts have rows with logits for single tokens
+// alone.
 void SharedStep::run() {
+  std::vector<Seat*> all, drafting, others;
   std::vector<StepItem> items;
-  bool all_argmax = true, drawn = false, late = false;
+  bool late = false;
   for (const auto& s : seats_) {
     late |= s->state_ == Seat::State::Done;
     if (s->state_ != Seat::State::Submitted) continue;
+    const auto drafts = [](const StepItem& i) { return !i.drafts.empty(); };
+    all.push_back(s.get());
+    (std::any_of(s->items_.begin(), s->items_.end(), drafts) ? drafting : others).push_back(s.get());
+    items.insert(items.end(), s->items_.begin(), s->items_.end());
+  }
+  if (late) {
+    for (Seat* s : all) s->take(error(Code::Internal, "a part submits before all have waited"));
+    return;
+  }
+  const bool apart = engine_.runner(kPhases[kVerifyPhase].name) != nullptr;
+  if (!apart || drafting.empty() || phase_of(items, apart) == kVerifyPhase) return run_together(all);
+  run_together(drafting);
+  for (Seat* s : drafting) s->keep_result();
+  run_together(others);
+}
+
+// One step has one kind of result. Where parts ask for different ones, those who want the largest logit draw it, or get
+// the logits where another part does.
+void SharedStep::run_together(const std::vector<Seat*>& seats) {
+  std::vector<StepItem> items;
+  bool all_argmax = true, drawn = false;
+  for (const Seat* s : seats) {
     all_argmax &= s->output_ == StepOutput::NextTokens;
     drawn |= s->output_ == StepOutput::Sampled;
   }
-  for (const auto& s : seats_) {
-    if (s->state_ != Seat::State::Submitted) continue;
+  for (Seat* s : seats) {
     if (!all_argmax && s->output_ == StepOutput::NextTokens)
       for (StepItem& item : s->items_) item.draw = drawn && item.logits > 0 ? std::optional(Draw{}) : std::nullopt;
     items.insert(items.end(), s->items_.begin(), s->items_.end());
   }
   const StepOutput output = all_argmax ? StepOutput::NextTokens : drawn ? StepOutput::Sampled : StepOutput::Logits;
-  auto result = late ? error(Code::Internal, "a part submits before all have waited") : run_merged(output, items);
+  const auto result = run_merged(output, items);
   size_t first = 0;
   const auto vocab = static_cast<size_t>(engine_.vocab_size());
-  for (const auto& s : seats_) {
-    if (s->state_ != Seat::State::Submitted) continue;
-    s->state_ = Seat::State::Done;
+  for (Seat* s : seats) {
     size_t rows = 0;
     for (const StepItem& item : s->items_) rows += static_cast<size_t>(item.logits);
-    s->result_ = result.is_ok() ? Result<StepResult>(rows_of(*result, first, rows, vocab)) : result.status();
+    s->take(result.is_ok() ? Result<StepResult>(rows_of(*result, first, rows, vocab)) : result.status());
     first += rows;
     if (!result.is_ok() || output != StepOutput::Logits || s->output_ != StepOutput::NextTokens) continue;
     s->tokens_.clear();

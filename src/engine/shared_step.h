@@ -1,8 +1,10 @@
 // SharedStep: one engine over a world that shares out sequences, as an executor for each part of it.
 //
 // Each part has a scheduler of its own, with the pages of its part. Their batches become one step: the first wait() of
-// a round runs what all parts have submitted, and a part that submitted nothing is idle in it. One thread drives all of
-// them: it submits for every part, then waits for every part, before it submits again. The engine outlives it.
+// a round runs what all parts have submitted, and a part that submitted nothing is idle in it. Where drafts are
+// verified by programs of their own, a round of drafts in one part and a prompt in another one is two steps. One thread
+// drives all parts: it submits for every part, then waits for every part, before it submits again. The engine outlives
+// it.
 #pragma once
 
 #include <memory>
@@ -26,6 +28,7 @@ class SharedStep {
   class Seat;
 
   void run();
+  void run_together(const std::vector<Seat*>& seats);
   Result<StepResult> run_merged(StepOutput output, std::vector<StepItem>& items);
 
   Engine& engine_;

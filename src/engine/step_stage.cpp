@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/phases.h"
+
 namespace reprise::engine {
 
 using models::InputSpec;
@@ -112,8 +114,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
   RETURN_IF_ERROR(fits(models::kSequences, "sequences"));
   int64_t most = bounds_.value[models::kLogitRows];
   // Only the programs of steps with drafts have room for more rows with logits than sequences.
-  const auto drafts = [](const StepItem& i) { return !i.drafts.empty(); };
-  if (bounds_.value[models::kSequences] > 0 && std::none_of(items.begin(), items.end(), drafts))
+  if (bounds_.value[models::kSequences] > 0 && !kPhases[kVerifyPhase].takes(items))
     most = std::min(most, bounds_.value[models::kSequences]);
   if (size[models::kLogitRows] > most)
     return invalid("more than {} rows with logits in one step (`max_running_requests` sets this)", most);
@@ -143,9 +144,15 @@ void StepStage::see_part(int part, const PoolSizes& pools) {
   pools_ = pools;
   const auto own_rows = ints(models::kOwnRowsInput);
   if (own_rows.empty()) return;
-  models::see_part({ints(models::kPartRowsInput), ints(models::kSlotsInput), ints(models::kBordersInput),
-                    ints(models::kOwnSlotsInput), ints(models::kOwnBordersInput), own_rows},
-                   part, rows_of({}));
+  // Slots are staged for all parts as X, and for this one as own_X.
+  constexpr std::string_view kOwn = "own_";
+  for (const Input& in : inputs_) {
+    const std::string_view name = in.spec->name;
+    if (!in.spec->destination || !name.starts_with(kOwn)) continue;
+    models::see_part({ints(models::kPartRowsInput), ints(name.substr(kOwn.size())), ints(models::kBordersInput),
+                      models::ints(in.view), ints(models::kOwnBordersInput), own_rows},
+                     part, rows_of({}));
+  }
 }
 
 void StepStage::drop(int64_t r, int64_t first, int64_t count) {

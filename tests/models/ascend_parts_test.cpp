@@ -2,6 +2,7 @@
 // latents and with keys and values, in every graph mode, with parts that have nothing to do and prompts beside
 // decoding.
 #include "engine/local_world.h"
+#include "engine/shared_step.h"
 #include "support/applied.h"
 #include "support/ascend_engine.h"
 #include "support/wide_latents.h"
@@ -208,6 +209,69 @@ TEST(AscendParts, ALeakOfAPaddingRowIsFound) {
   const auto bad = front.runner("decode")->quarantined();
   ASSERT_EQ(bad.size(), 1u);
   EXPECT_NE(bad.begin()->second.find("in step 5 on rank "), std::string::npos) << bad.begin()->second;
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+}
+
+// Logits of two sequences with drafts, and behind those of a prompt. Of parts these are two, which submit both at once.
+std::vector<float> drafts_and_prompt(engine::Engine& e, engine::SharedStep* parts) {
+  const int reading = parts ? 1 : 0;
+  const std::vector<int32_t> drafts{4, 9, 2};
+  std::vector<engine::Sequence> two;
+  two.emplace_back(std::vector<int32_t>{3, 1, 4, 1, 5});
+  two.emplace_back(std::vector<int32_t>{2, 7, 1, 8, 2, 8, 1});
+  engine::Sequence prompt(std::vector<int32_t>(20, 6));
+  EXPECT_TRUE(e.reserve(prompt, 20, reading).is_ok());
+  std::vector<engine::StepItem> items;
+  for (engine::Sequence& s : two) {
+    EXPECT_TRUE(e.reserve(s, 20).is_ok());
+    const engine::StepItem item{&s, s.size() - 1, 0};
+    EXPECT_TRUE(e.step({&item, 1}).is_ok());
+    items.push_back({.sequence = &s, .count = 4, .logits = 4, .drafts = drafts});
+  }
+  const engine::StepItem whole{&prompt, 20, 1};
+  std::vector<float> out;
+  const auto take = [&](const Result<engine::StepResult>& result) {
+    EXPECT_TRUE(result.is_ok()) << result.status().message();
+    if (result.is_ok()) out.insert(out.end(), result->logits.begin(), result->logits.end());
+  };
+  constexpr auto kLogits = engine::StepOutput::Logits;
+  if (parts) {
+    engine::Executor &first = parts->part(0), &second = parts->part(1);
+    const auto a = first.submit(items, kLogits), b = second.submit({&whole, 1}, kLogits);
+    const auto got = first.wait(*a), more = second.wait(*b);
+    take(got), take(more);
+  } else {
+    take(e.wait(*e.submit(items, kLogits)));
+    take(e.wait(*e.submit({&whole, 1}, kLogits)));
+  }
+  for (engine::Sequence& s : two) e.release(s);
+  e.release(prompt, reading);
+  return out;
+}
+
+// Graphs of prompts have rows with logits for single tokens alone.
+TEST(AscendParts, DraftsOfOnePartMeetAPromptOfAnother) {
+  const std::string folder = REPRISE_SOURCE_DIR "/tests/data/models/qwen3_tied";
+  AscendOptions options = usual();
+  options.verify = {4};
+  auto alone = open_ascend(folder, options);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const std::vector<float> expected = drafts_and_prompt(**alone, nullptr);
+  EXPECT_EQ(expected.size(), static_cast<size_t>(9 * (*alone)->vocab_size()));
+  alone->reset();
+  options.sequence_parts = 2;
+  auto world = engine::LocalWorld::start(
+      2,
+      [folder, options](std::shared_ptr<ranks::Member> member) {
+        AscendOptions own = options;
+        own.member = std::move(member);
+        return open_ascend(folder, own);
+      },
+      std::chrono::seconds(120));
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  engine::SharedStep parts((*world)->front());
+  EXPECT_EQ(drafts_and_prompt((*world)->front(), &parts), expected);
+  EXPECT_GT((*world)->front().runner("verify")->stats().replays, 0u);
   for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
 }
 

@@ -28,6 +28,7 @@ struct AscendOptions {
   bool dispatch = false;                            // they send rows to the ranks of their experts
   int64_t verify_replay = 0;                        // every so many replays are run again
   std::vector<std::string> faults = {};
+  engine::VerifyRows verify = {};
 };
 
 // The checkpoint in `folder`.
@@ -60,6 +61,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_ascend(const std::string& fo
   o.graph.decode_sizes = options.decode_sizes;
   o.graph.prefill_sizes = options.prefill_sizes;
   o.graph.verify_replay = options.verify_replay;
+  o.graph.verify = options.verify;
   o.graph.report_dir = testing::TempDir();
   for (const std::string& fault : options.faults) {
     ASSIGN_OR_RETURN(const engine::Fault parsed, engine::parse_fault(fault));
