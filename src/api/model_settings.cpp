@@ -173,22 +173,6 @@ void say_what_is_in_effect(const ModelSettings& f, const std::vector<std::string
     for (const Notice& n : said->notices) log::notice("{}", n.text);
 }
 
-// What drafts for ranks that share out requests.
-Status check_drafts_in_parts(const ModelSettings& s, spec::Algorithm algorithm) {
-  if (algorithm != spec::Algorithm::Model)
-    return invalid(
-        "`speculative_algorithm` {} with `enable_dp_attention`: a head reads rows that ranks keep for their own "
-        "requests alone; allowed: NGRAM, SUFFIX, STANDALONE, none",
-        spec::algorithm_name(algorithm));
-  const auto on = device_options(s.device, s.ascend_runtime, ::getenv);
-  if (on.is_ok() && on->kind != DeviceKind::Cpu)
-    return invalid(
-        "`speculative_algorithm` {} with `enable_dp_attention`: a draft model drafts for parts on cpu alone yet; with "
-        "`device` {} allowed: NGRAM, SUFFIX, none",
-        spec::algorithm_name(algorithm), device_kind_name(on->kind));
-  return Status::ok();
-}
-
 // The model that guesses, on the device of the other one, with a pool for no more than a page.
 Result<std::unique_ptr<engine::Engine>> open_draft(const ModelSettings& f, DeviceOptions device, const Platform& other,
                                                    const spec::SpecOptions& drafting, const std::string& source) {
@@ -400,9 +384,7 @@ Status ModelSettings::check() const {
       return invalid("`inject_fault` {}: hang is for serve alone, whose `watchdog_timeout` ends it", fault);
   RETURN_IF_ERROR(graph.options(limits()).status());
   RETURN_IF_ERROR(speculation.draft_model().status());
-  ASSIGN_OR_RETURN(const spec::SpecOptions drafting, speculation.options());
-  if (enable_dp_attention && spec::drafts_by_model(drafting.algorithm))
-    RETURN_IF_ERROR(check_drafts_in_parts(*this, drafting.algorithm));
+  RETURN_IF_ERROR(speculation.options().status());
   RETURN_IF_ERROR(device_options(device, ascend_runtime, ::getenv).status());
   return Status::ok();
 }

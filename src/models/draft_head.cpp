@@ -8,7 +8,9 @@
 namespace reprise::models {
 namespace {
 
-constexpr std::string_view kRead = "source_read", kChoice = "source_choice", kWrite = "source_write";
+// kOwnWrite: kWrite of the rows of one part of a world alone, where the host stages it (PartInputs).
+constexpr std::string_view kRead = "source_read", kChoice = "source_choice", kWrite = "source_write",
+                           kOwnWrite = "own_source_write";
 
 int32_t slot_of(const SourceRows& source, int64_t position) {
   const auto page = static_cast<size_t>(position / kPageTokens);
@@ -80,7 +82,11 @@ void declare_head(const TraceOptions& trace, int64_t layers, StepSpec& step, boo
   const TensorType slots{trace.index_dtype, {Dim(1, kTokens)}};
   step.inputs.push_back({.name = std::string(kRead), .type = slots, .producer = read_rows});
   if (apart) step.inputs.push_back({.name = std::string(kChoice), .type = slots, .producer = choose_rows});
-  step.inputs.push_back({.name = std::string(kWrite), .type = slots, .producer = write_rows, .destination = true});
+  const auto writes = [&](std::string_view name) {
+    step.inputs.push_back({.name = std::string(name), .type = slots, .producer = write_rows, .destination = true});
+  };
+  writes(kWrite);
+  if (trace.sequence_parts > 1 && trace.parts_on_host) writes(kOwnWrite);
   step.caches.push_back({.name = std::string(kSourceRows),
                          .kind = CacheSpec::Kind::Source,
                          .dtype = trace.dtype,

@@ -109,7 +109,7 @@ Status Sharder::per_head_of_part(const Node& n) {
     } else if (cut && is_by_head(n, i)) {
       ASSIGN_OR_RETURN(in[i], param_part(n.in[i], 0, 1, 1, *cut));
     } else {
-      ASSIGN_OR_RETURN(in[i], beside_cache(n.in[i]));
+      ASSIGN_OR_RETURN(in[i], beside_cache(n, i));
     }
   }
   if (is_cache(*storage_root(n.result()))) return add(n, std::move(in), std::nullopt);

@@ -54,6 +54,7 @@ Status Sharder::visit(Node& n) {
   if (share_.experts > 1 && n.op->has(OperandRole::Starts))
     return n.op->has(op_trait::kColumns) ? group_columns(n) : groups(n);
   if (n.op->has(op_trait::kCombines) && placed(n.in[0]).partial) return combine_parts(n);
+  if (parted() && n.op->has(op_trait::kGathers) && is_cache(*storage_root(n.in[0]))) return rows_of_cache(n);
   if (n.op->has(op_trait::kRowScales) && stays_cut(n)) return add(n, {placed(n.in[0]).value}, placed(n.in[0]).cut);
   ASSIGN_OR_RETURN(const bool kept, keep_rows(n));
   if (kept) return Status::ok();
@@ -156,7 +157,7 @@ Result<std::vector<Value*>> Sharder::all_whole(const Node& n, size_t from) {
     if (!n.in[i]->def->is_param() && n.op->operands[i].role == OperandRole::Cache && is_cut_cache(*n.in[i]))
       return refuse(n, "it works on a whole cache of keys and values, and every rank has its own heads of it");
     const bool own = parted() && n.op->has(OperandRole::Cache);
-    ASSIGN_OR_RETURN(in[i], own ? beside_cache(n.in[i]) : whole(n.in[i]));
+    ASSIGN_OR_RETURN(in[i], own ? beside_cache(n, i) : whole(n.in[i]));
   }
   return in;
 }

@@ -32,7 +32,7 @@ namespace reprise {
 // inputs, too, and which rows are this rank's part's: then gather_marked puts the rows of all parts together.
 struct PartInputs {
   std::string_view slots, borders, part_rows;
-  std::string_view own_slots = {}, own_borders = {}, own_rows = {};
+  std::string_view own_slots = {}, own_borders = {}, own_rows = {};  // and of another input X with slots own_X
 };
 
 // An output besides: the tokens that ranks have drawn without whole logits, kUndecidedToken (ops/draw.h) where not.

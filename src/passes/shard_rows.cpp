@@ -116,21 +116,44 @@ Status Sharder::find_part() {
   return Status::ok();
 }
 
-Result<Value*> Sharder::beside_cache(const Value* old) {
+Result<Value*> Sharder::beside_cache(const Node& n, size_t i) {
+  const Value* old = n.in[i];
   ASSIGN_OR_RETURN(Value * all, whole(old));
   if (!old->def->is_input()) return all;
   const std::string& name = old->def->attrs.text("name");
-  if (name != inputs_.slots && name != inputs_.borders) return all;
+  const bool borders = name == inputs_.borders;
+  // What a cache is written at are slots, whichever input has them.
+  if (!borders && (n.op->pure() || n.op->operands[i].role != OperandRole::Index)) return all;
   Value*& mine = own_indices_[old];
   if (mine) return mine;
   if (staged_part_) {
-    ASSIGN_OR_RETURN(mine, early_input(name == inputs_.slots ? inputs_.own_slots : inputs_.own_borders));
-    if (!mine) return error(Code::Internal, "the step has no {} of a part alone", name);
+    const std::string staged = borders                 ? std::string(inputs_.own_borders)
+                               : name == inputs_.slots ? std::string(inputs_.own_slots)
+                                                       : fmt::format("own_{}", name);
+    ASSIGN_OR_RETURN(mine, early_input(staged));
+    if (!mine) return error(Code::Internal, "the step has no {}, which are {} of a part alone", staged, name);
     return mine;
   }
-  ASSIGN_OR_RETURN(Node * made, call(name == inputs_.slots ? "own_slots" : "own_borders", {all, part_}, {}));
+  ASSIGN_OR_RETURN(Node * made, call(borders ? "own_borders" : "own_slots", {all, part_}, {}));
   c_.applied(*made, fmt::format("rows of the sequences of part {} of {}", share_.part(), share_.sequences));
   return mine = made->result();
+}
+
+// The caches of all parts have as many pages, so every slot of another part is one here as well. What is read there is
+// no row of that part, and is dropped when the rows of all parts are put together. The ranks of a part have the same
+// rows, and each brings a share of the columns.
+Status Sharder::rows_of_cache(const Node& n) {
+  ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
+  RETURN_IF_ERROR(add(n, std::move(in), std::nullopt, part_));
+  Placed& p = placed(n.result());
+  c_.applied(*p.value->def, fmt::format("rows of part {} of {} are in this cache", share_.part(), share_.sequences));
+  const RankShare ranks = share_.heads();
+  if (ranks.size == 1) return Status::ok();
+  p.cut = share_of_columns(p.value->type.shape.back().factor, ranks);
+  if (p.cut->count == 0) return refuse(n, "its rows have fewer numbers than a part has ranks");
+  ASSIGN_OR_RETURN(Node * mine, call("slice", {p.value}, {{"begin", p.cut->first}, {"size", p.cut->count}}));
+  p.value = mine->result();
+  return Status::ok();
 }
 
 }  // namespace reprise

@@ -96,8 +96,10 @@ class Sharder {
   Status find_part();
   // An input that the rest needs, before others; null: the graph has none of that name.
   Result<Value*> early_input(std::string_view name);
-  // As what works on the part's cache is given it: slots and borders are those of its rows.
-  Result<Value*> beside_cache(const Value* old);
+  // Operand i as what works on the part's cache is given it: slots and borders are those of its rows.
+  Result<Value*> beside_cache(const Node& n, size_t i);
+  // Rows that a cache holds: of those that the step asks for, this rank has the ones of its part's sequences.
+  Status rows_of_cache(const Node& n);
 
   // Parameters, whole and in parts (shard_params.cpp).
   // A parameter of one number, as a scale that serves all.

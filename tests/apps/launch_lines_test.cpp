@@ -93,6 +93,9 @@ const Line kGood[] = {
     {"docs/basic_usage/deepseek_v3, drafts of the checkpoint's layer",
      "--speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
      "--speculative-num-draft-tokens 2"},
+    {"the same with requests and experts shared out",
+     "--tp-size 4 --dp-size 4 --enable-dp-attention --ep-size 4 --speculative-algorithm NEXTN "
+     "--speculative-num-steps 1 --speculative-eagle-topk 1 --speculative-num-draft-tokens 2"},
     {"server arguments by phase, off", "--disable-decode-cuda-graph --disable-prefill-cuda-graph"},
     {"server arguments, the harmless ones",
      "--data-parallel-size 1 --enable-mixed-chunk --skip-server-warmup --warmups v1 --sampling-backend pytorch "

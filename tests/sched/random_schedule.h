@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "sched/model_drafter.h"
 #include "sched/schedule_subjects.h"
 #include "sched/scheduler.h"
+#include "sched/together.h"
 
 namespace reprise::sched {
 
@@ -39,22 +41,26 @@ class RandomSchedule {
     options.max_queued = 3 + below(20);
     options.max_running = subject.most_running();
     choose_drafts(options);
-    scheduler_ = std::make_unique<Scheduler>(subject.executor(), options);
+    make_schedulers(options);
     const int64_t actions = 5 + below(30);
     for (int64_t i = 0; i < actions; ++i) {
       const int64_t what = below(10);
       if (what < 4) add();
-      if (what == 4 && !asked_.empty()) scheduler_->cancel(asked_[static_cast<size_t>(below(size()))].id);
-      if (what == 5 && below(5) == 0) scheduler_->flush_cache();
+      if (what == 4 && !asked_.empty()) {
+        const One& one = asked_[static_cast<size_t>(below(size()))];
+        one.scheduler->cancel(one.id);
+      }
+      if (what == 5 && below(5) == 0) any_scheduler().flush_cache();
       for (int64_t n = what > 5 ? below(12) : 0; n > 0; --n) ASSERT_NO_FATAL_FAILURE(step());
     }
-    for (int i = 0; !scheduler_->idle(); ++i) {
+    const auto busy = [](const auto& s) { return !s->idle(); };
+    for (int i = 0; std::any_of(schedulers_.begin(), schedulers_.end(), busy); ++i) {
       ASSERT_LT(i, 20000);
       ASSERT_NO_FATAL_FAILURE(step());
     }
     for (const One& one : asked_) ASSERT_NO_FATAL_FAILURE(check(one));
-    scheduler_->flush_cache();
-    ASSERT_EQ(subject.executor().kv_pool().free_pages(), limits_.pages);
+    for (const auto& scheduler : schedulers_) scheduler->flush_cache();
+    for (engine::Executor* part : subject.parts()) ASSERT_EQ(part->kv_pool().free_pages(), limits_.pages);
     if (draft_model_) {
       ASSERT_EQ(draft_->kv_pool().free_pages(), draft_pages_);
     }
@@ -80,17 +86,19 @@ class RandomSchedule {
     }
   };
   void count(Seen& seen) const {
-    const SchedulerStats s = scheduler_->stats();
-    seen.preemptions += s.preemptions;
-    seen.cached_tokens += s.cached_tokens;
-    seen.evicted += s.evicted_pages;
+    for (const auto& scheduler : schedulers_) {
+      const SchedulerStats s = scheduler->stats();
+      seen.preemptions += s.preemptions;
+      seen.cached_tokens += s.cached_tokens;
+      seen.evicted += s.evicted_pages;
+      seen.drafted += s.speculation.draft_tokens;
+      seen.accepted += s.speculation.accepted_tokens;
+      seen.runs += s.decode_runs;
+      seen.may_run += s.decode_steps > 1;
+    }
     seen.copies += subject_->copies();
-    seen.drafted += s.speculation.draft_tokens;
-    seen.accepted += s.speculation.accepted_tokens;
     seen.requests += asked_.size();
     ++seen.schedules;
-    seen.runs += s.decode_runs;
-    seen.may_run += s.decode_steps > 1;
     for (const One& one : asked_) {
       seen.drawn += one.sampling.temperature > 0;
       seen.scored += one.sampling.logprobs >= 0;
@@ -102,12 +110,29 @@ class RandomSchedule {
  private:
   struct One {
     RequestId id = 0;
+    Scheduler* scheduler = nullptr;
     Tokens prompt;
     int64_t most = 0;
     engine::SamplingParams sampling;
     bool prompt_logprobs = false;
     std::shared_ptr<Answer> answer;
   };
+
+  // One for each part of a world that shares out requests.
+  void make_schedulers(SchedulerOptions& options) {
+    const auto parts = subject_->parts();
+    if (parts.size() > 1) options.bell = &bell_;
+    std::vector<Scheduler*> all;
+    for (engine::Executor* part : parts) {
+      schedulers_.push_back(std::make_unique<Scheduler>(*part, options));
+      all.push_back(schedulers_.back().get());
+    }
+    if (parts.size() > 1) together_.emplace(all, bell_);
+  }
+  Scheduler& any_scheduler() {
+    const auto n = static_cast<int64_t>(schedulers_.size());
+    return *schedulers_[n > 1 ? static_cast<size_t>(below(n)) : 0];
+  }
 
   void choose_drafts(SchedulerOptions& options) {
     const int64_t kind = below(6);
@@ -155,9 +180,14 @@ class RandomSchedule {
   int64_t size() const { return static_cast<int64_t>(asked_.size()); }
 
   void step() {
-    scheduler_->step();
-    const Status ok = scheduler_->check_integrity();
-    ASSERT_TRUE(ok.is_ok()) << ok.message();
+    if (together_)
+      together_->step();
+    else
+      schedulers_[0]->step();
+    for (const auto& scheduler : schedulers_) {
+      const Status ok = scheduler->check_integrity();
+      ASSERT_TRUE(ok.is_ok()) << ok.message();
+    }
     if (!draft_model_) return;
     const Status whole = draft_model_->check_integrity();
     ASSERT_TRUE(whole.is_ok()) << whole.message();
@@ -191,7 +221,8 @@ class RandomSchedule {
     one.sampling = a.request.sampling;
     one.prompt_logprobs = a.request.prompt_logprobs;
     one.answer = a.answer;
-    auto id = scheduler_->add(std::move(a.request));
+    one.scheduler = &any_scheduler();
+    auto id = one.scheduler->add(std::move(a.request));
     if (!id) {
       const bool fits = static_cast<int64_t>(prompt.size()) < limits_.context &&
                         kv::pages_for(static_cast<int64_t>(prompt.size())) <= limits_.pages;
@@ -297,7 +328,9 @@ class RandomSchedule {
   std::unique_ptr<FakeExecutor> draft_;  // null: the schedule has no draft model
   int64_t draft_pages_ = 0;
   const ModelDrafter* draft_model_ = nullptr;
-  std::unique_ptr<Scheduler> scheduler_;
+  Bell bell_;
+  std::vector<std::unique_ptr<Scheduler>> schedulers_;
+  std::optional<Together> together_;  // of several
   std::vector<One> asked_;
 };
 

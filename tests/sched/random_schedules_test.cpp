@@ -1,7 +1,7 @@
 // Random schedules (random_schedule.h) on the fake executor, whose answers cost nothing and whose keys and states are
 // hashes: a key or a state of a rejected draft that is read changes what it answers. Then on engines of every device
 // that computes, in each graph mode, with decode steps one by one and in runs; on models with heads and states; and
-// over two ranks against one.
+// over two ranks, which may share out requests, against one.
 //
 // Environment: REPRISE_SOAK_SCHEDULES so many schedules instead; REPRISE_SOAK_REQUESTS as many as have so many
 // requests; REPRISE_SOAK_FIRST from this one on. `./dev soak` sets them.
@@ -171,6 +171,21 @@ TEST(RandomSchedulesOverRanks, StatesAndDraftsAnswerAsOneRank) {
   ASSERT_NO_FATAL_FAILURE(run(
       Course(kOverRanks), [&](RandomSchedule&) { return &subject; }, seen));
   EXPECT_GT(seen.requests, 0u);
+}
+
+// Ranks that share out requests, each part with a scheduler, latents and a head's rows of its own.
+TEST(RandomSchedulesOverRanks, PartsWithAHeadAnswerAsOneRank) {
+  HeadSubject subject({"deepseek_v3", "whole", 2, 2});
+  ASSERT_TRUE(subject.is_open());
+  RandomSchedule::Seen seen;
+  ASSERT_NO_FATAL_FAILURE(run(
+      Course(kOverRanks), [&](RandomSchedule&) { return &subject; }, seen));
+  EXPECT_GT(seen.requests, 0u);
+  if (seen.schedules < 16) return;  // too few to meet everything
+  EXPECT_GT(seen.preemptions, 0u);
+  EXPECT_GT(seen.cached_tokens, 0u);
+  EXPECT_GT(seen.drafted, 100u);
+  EXPECT_GT(seen.accepted, 0u);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // What a random schedule runs on (random_schedule.h): the fake executor, engines of every device that computes in each
-// graph mode, two ranks, and models with heads or states. Each knows the logits of its model after a history, from an
-// engine of its own that computes node by node. One thread, but for the ranks.
+// graph mode, two ranks, parts of ranks, and models with heads or states. Each knows the logits of its model after a
+// history, from an engine of its own that computes node by node. One thread, but for the ranks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/local_world.h"
+#include "engine/shared_step.h"
 #include "support/answers.h"
 #include "support/computing_platforms.h"
 #include "support/drafters.h"
@@ -26,6 +27,8 @@ class Subject {
  public:
   virtual ~Subject() = default;
   virtual engine::Executor& executor() = 0;
+  // Those that share their steps, with pages of their own and requests of their own.
+  virtual std::vector<engine::Executor*> parts() { return {&executor()}; }
   virtual std::vector<float> logits_of(std::span<const int32_t> history) = 0;
   virtual uint64_t copies() const { return 0; }
   // What greedy decoding gives next, where asking costs little.
@@ -197,6 +200,7 @@ class HeadSubject final : public Subject {
   struct Setup {
     std::string model, mode;
     int ranks = 1;  // the model alone is always on one
+    int parts = 1;  // of the ranks, which share out requests
   };
   explicit HeadSubject(const Setup& s) {
     limits = {16, 90, 6, 420};
@@ -206,6 +210,7 @@ class HeadSubject final : public Subject {
     testing_support::HeadSetup alone = with;
     alone.head.clear(), alone.pages = 4, alone.policy = engine::GraphPolicy::Off;
     if (s.mode == "eager") with.policy = engine::GraphPolicy::Off;
+    with.parts = s.parts;
     if (s.mode != "eager") with.decode = with.prefill = s.mode == "whole" ? GraphMode::Whole : GraphMode::Piecewise;
     if (s.ranks > 1) {
       auto world = engine::LocalWorld::start(s.ranks, [with](std::shared_ptr<ranks::Member> member) {
@@ -215,6 +220,7 @@ class HeadSubject final : public Subject {
       });
       EXPECT_TRUE(world.is_ok()) << world.status().message();
       if (world.is_ok()) world_ = std::move(*world);
+      if (world_ && s.parts > 1) shared_ = std::make_unique<engine::SharedStep>(world_->front());
     } else {
       engine_ = open(with);
     }
@@ -229,7 +235,15 @@ class HeadSubject final : public Subject {
     if (alone_) alone_->release(history_);
   }
   bool is_open() const { return (world_ || engine_) && alone_; }
-  engine::Executor& executor() override { return world_ ? world_->front() : *engine_; }
+  engine::Executor& executor() override {
+    if (shared_) return shared_->part(0);
+    return world_ ? world_->front() : *engine_;
+  }
+  std::vector<engine::Executor*> parts() override {
+    std::vector<engine::Executor*> all;
+    for (int part = 0; shared_ && part < shared_->parts(); ++part) all.push_back(&shared_->part(part));
+    return shared_ ? all : Subject::parts();
+  }
   int64_t most_running() const override { return 4; }  // of the rows of a step; the others are for drafts
   engine::Executor* alone() override {
     alone_->release(history_);
@@ -260,6 +274,7 @@ class HeadSubject final : public Subject {
   }
 
   std::unique_ptr<engine::LocalWorld> world_;
+  std::unique_ptr<engine::SharedStep> shared_;  // of a world in parts
   std::unique_ptr<engine::Engine> engine_, alone_;
   engine::Sequence history_{Tokens{}};
 };

@@ -4,7 +4,9 @@
 
 #include "backends/all.h"
 #include "engine/local_world.h"
+#include "engine/shared_step.h"
 #include "sched/scheduler.h"
+#include "sched/together.h"
 #include "simt/kernels.h"
 #include "support/chained_rounds.h"
 #include "support/drafters.h"
@@ -182,6 +184,68 @@ TEST(CudaDrafts, OverRanksHeadsDraftAsOnOne) {
   }
 }
 
+// A greedy and a drawn request in two parts of a world, each with drafts of its own part.
+Outcome answer_in_parts(engine::Engine& front) {
+  engine::SharedStep step(front);
+  sched::Bell bell;
+  std::vector<std::unique_ptr<sched::Scheduler>> parts;
+  std::vector<std::shared_ptr<sched::Answer>> answers;
+  for (int32_t i = 0; i < 2; ++i) {
+    sched::SchedulerOptions o = drafts_of(*step.part(i).draft());
+    o.bell = &bell;
+    o.speculation.adaptive = false;
+    o.speculation.draft_tokens = 4;
+    parts.push_back(std::make_unique<sched::Scheduler>(step.part(i), o));
+    sched::Asked a = sched::ask(sched::count_up(4 + 5 * i, i), 7);
+    a.request.sampling.ignore_eos = true;
+    if (i == 1) a.request.sampling.temperature = 0.7, a.request.sampling.seed = 3;
+    answers.push_back(a.answer);
+    EXPECT_TRUE(parts.back()->add(std::move(a.request)).is_ok());
+  }
+  sched::Together together({parts[0].get(), parts[1].get()}, bell);
+  while (!parts[0]->idle() || !parts[1]->idle()) together.step();
+  Outcome out;
+  for (const auto& part : parts) {
+    out.stats.draft_tokens += part->stats().speculation.draft_tokens;
+    out.stats.accepted_tokens += part->stats().speculation.accepted_tokens;
+  }
+  for (const auto& a : answers) {
+    EXPECT_TRUE(a->result->status.is_ok()) << a->result->status.message();
+    out.answers.push_back(a->tokens);
+  }
+  return out;
+}
+
+// Ranks that share out requests: a head reads the rows that its part of the model has kept.
+TEST(CudaDrafts, InPartsHeadsGuessAsOnOneRank) {
+  for (const auto& [model, head] : {std::pair("deepseek_v3", "deepseek_v3"), std::pair("llama", "llama_eagle")}) {
+    SCOPED_TRACE(head);
+    testing_support::HeadSetup setup = small_with_head(model, head);
+    setup.rows = 8, setup.chunk = 32;
+    auto alone = testing_support::open_with_head(setup);
+    ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+    const Outcome plain = answer(**alone);
+    setup.parts = 2;
+    if (model == head) setup.ep_size = 2;
+    auto world = open_over_ranks(setup);
+    ASSERT_TRUE(world.is_ok()) << world.status().message();
+    engine::Engine& front = (*world)->front();
+    {
+      const Tokens longer = sched::count_up(9), shorter = sched::count_up(5, 3);
+      testing_support::HeldText first(front, longer, 3, 0), second(front, shorter, 3, 1);
+      for (const auto& [text, held] : {std::pair(&longer, &first), {&shorter, &second}, {&longer, &first}}) {
+        const testing_support::Guess want = testing_support::guess(**alone, *text, 3), got = held->guess();
+        EXPECT_TRUE(testing_support::same_bits(got.logits, want.logits)) << text->size();
+        EXPECT_TRUE(testing_support::same_bits(got.chain_logits, want.chain_logits)) << text->size();
+      }
+    }
+    const Outcome many = answer_in_parts(front);
+    EXPECT_EQ(many.answers, plain.answers);
+    EXPECT_GT(many.stats.draft_tokens, 5u);
+    for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
+  }
+}
+
 TEST(CudaDrafts, ARankThatIsLostInADraftEndsAll) {
   for (const int step : {1, 2, 4}) {
     SCOPED_TRACE(step);
@@ -308,7 +372,7 @@ TEST(CudaDrafts, AModelDraftsForItself) {
 }
 
 // A model, and one of the same files that drafts for it.
-Result<std::unique_ptr<engine::Engine>> open_with_itself(std::shared_ptr<ranks::Member> member) {
+Result<std::unique_ptr<engine::Engine>> open_with_itself(std::shared_ptr<ranks::Member> member, int64_t parts = 1) {
   DeviceOptions device;
   device.kind = DeviceKind::Cuda;
   device.cuda_stand_in = &stand_in();
@@ -318,6 +382,7 @@ Result<std::unique_ptr<engine::Engine>> open_with_itself(std::shared_ptr<ranks::
   ASSIGN_OR_RETURN(Platform shared, make_platform(device));
   engine::EngineOptions o = options_for("qwen3_tied");
   o.member = std::move(member);
+  o.sequence_parts = parts;
   o.graph.verify = {4, true, engine::VerifyRows::kSequences};
   ASSIGN_OR_RETURN(auto draft, engine::Engine::create(o, std::move(shared)));
   o.graph.verify = {4, true, 0};
@@ -326,14 +391,33 @@ Result<std::unique_ptr<engine::Engine>> open_with_itself(std::shared_ptr<ranks::
   return model;
 }
 
+Result<std::unique_ptr<engine::LocalWorld>> open_over_ranks_with_itself(int64_t parts) {
+  return engine::LocalWorld::start(
+      2, [parts](std::shared_ptr<ranks::Member> member) { return open_with_itself(std::move(member), parts); });
+}
+
 TEST(CudaDrafts, OverRanksAModelDraftsAsOnOne) {
   auto alone = open_with_itself(nullptr);
   ASSERT_TRUE(alone.is_ok()) << alone.status().message();
   const Outcome one = draft_and_answer(**alone);
   EXPECT_GT(one.stats.accepted_tokens, 5u);
-  auto world = engine::LocalWorld::start(2, open_with_itself);
+  auto world = open_over_ranks_with_itself(1);
   ASSERT_TRUE(world.is_ok()) << world.status().message();
   expect_drafts_of_one(**world, one);
+}
+
+TEST(CudaDrafts, InPartsAModelDraftsAsOnOneRank) {
+  auto alone = open_with_itself(nullptr);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const Outcome one = answer(**alone);
+  auto world = open_over_ranks_with_itself(2);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  const Outcome many = answer_in_parts((*world)->front());
+  EXPECT_EQ(many.answers, one.answers);
+  EXPECT_GT(many.stats.draft_tokens, 5u);
+  EXPECT_EQ(many.stats.accepted_tokens, many.stats.draft_tokens);
+  EXPECT_GT((*world)->front().runner("verify")->stats().replays, 0u);
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
 }
 
 }  // namespace

@@ -2,13 +2,16 @@
 // a model that keeps rows, its head joined to it, and what the head guesses when it reads a text anew.
 #pragma once
 
+#include <cstdlib>
+
 #include "models/draft_head.h"
 #include "support/tiny_models.h"
 
 namespace reprise::testing_support {
 
 struct HeadSetup {
-  // Folders; the same one for a layer of the checkpoint, and no head for a model that keeps nothing.
+  // Folders, of tests/data/heads or whole paths; the same one for a layer of the checkpoint, and no head for a model
+  // that keeps nothing.
   std::string model = {}, head = {};
   DType dtype = DType::F32;
   std::optional<engine::GraphPolicy> policy = {};
@@ -17,13 +20,17 @@ struct HeadSetup {
   DeviceKind device = DeviceKind::Cpu;              // Ascend: the simulator
   const CudaStandIn* cuda = nullptr;                // in place of a GPU
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
+  int64_t parts = 1, ep_size = 1;                   // those share out sequences, and experts
+  int64_t verify_replay = 0;                        // of the model
+  std::string fault = {};                           // likewise
 };
 
 inline std::string head_path(const std::string& name) {
-  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/" + name;
+  return name.starts_with('/') ? name : std::string(REPRISE_SOURCE_DIR) + "/tests/data/heads/" + name;
 }
 
 inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s) {
+  setenv("ASCEND_SIM_RACES", "1", 0);  // work on the same memory that nothing orders is an error
   DeviceOptions device;
   device.threads = s.member ? 1 : 2;
   device.member = s.member;
@@ -36,6 +43,8 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   ASSIGN_OR_RETURN(Platform other, make_platform(device));
   engine::EngineOptions o;
   o.member = s.member;
+  o.sequence_parts = s.parts;
+  o.ep_size = s.ep_size;
   o.dtype = s.dtype;
   o.context_length = s.context;
   o.chunked_prefill_size = s.chunk;
@@ -61,12 +70,19 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   of_head.model_path = head_path(s.head);
   o.model_path = head_path(s.model);
   o.kept_rows = engine::KeptRows::Last;
+  o.graph.verify_replay = s.verify_replay;
+  o.graph.report_dir = testing::TempDir();
+  if (!s.fault.empty()) {
+    ASSIGN_OR_RETURN(const engine::Fault fault, engine::parse_fault(s.fault));
+    o.graph.faults = {fault};
+  }
   if (s.head == s.model) {
     of_head.prediction = true;
   } else {
     const bool three = s.head.ends_with("eagle3");
     of_head.families = {three ? &models::eagle::kEagle3 : &models::eagle::kEagle};
     of_head.borrows_from = o.model_path;
+    of_head.ep_size = 1;
     if (three) o.kept_rows = engine::KeptRows::Layers, o.kept_layers = {1, 2, 3};
   }
   ASSIGN_OR_RETURN(auto head, engine::Engine::create(of_head, std::move(other)));
@@ -82,35 +98,59 @@ struct Guess {
   std::vector<float> chain_logits;  // that each token was chosen by
 };
 
+// A text that a model has read and holds, in one part of its world.
+class HeldText {
+ public:
+  HeldText(engine::Engine& model, std::vector<int32_t> text, int64_t most, int part = 0)
+      : model_(model), text_(std::move(text)), read_(text_), most_(most), part_(part) {
+    const auto n = static_cast<int64_t>(text_.size());
+    EXPECT_TRUE(model_.reserve(read_, n + most_, part_).is_ok());
+    engine::StepItem all{&read_, n - 1};
+    all.part = part_;
+    EXPECT_TRUE(model_.step({&all, 1}).is_ok());
+  }
+  ~HeldText() { model_.release(read_, part_); }
+  HeldText(const HeldText&) = delete;
+  HeldText& operator=(const HeldText&) = delete;
+
+  // The head reads the text anew, in one step.
+  Guess guess() {
+    engine::Engine& head = *static_cast<engine::Engine*>(model_.draft());
+    engine::Sequence ahead(std::vector<int32_t>{text_.begin() + 1, text_.end()});
+    Guess out;
+    EXPECT_TRUE(head.reserve(ahead, static_cast<int64_t>(text_.size()) + most_, part_).is_ok());
+    models::SourceRows source{read_.pages(), static_cast<int64_t>(text_.size()) - 1};
+    for (int64_t i = 0; i < most_; ++i) {
+      source.leave = i + 1 < most_;
+      const int64_t rows = ahead.uncached();
+      engine::StepItem item{.sequence = &ahead, .count = rows, .logits = rows, .source = &source};
+      item.part = part_;
+      const auto logits = head.step({&item, 1});
+      EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+      if (!logits.is_ok()) break;
+      if (i == 0) out.logits.assign(logits->begin(), logits->end());
+      const auto row = logits->subspan(logits->size() - logits->size() / static_cast<size_t>(rows));
+      out.chain_logits.insert(out.chain_logits.end(), row.begin(), row.end());
+      auto token = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+      if (!head.target_ids().empty()) token = head.target_ids()[static_cast<size_t>(token)];
+      out.tokens.push_back(token);
+      ahead.append(token);
+    }
+    head.release(ahead, part_);
+    return out;
+  }
+
+ private:
+  engine::Engine& model_;
+  std::vector<int32_t> text_;
+  engine::Sequence read_;
+  int64_t most_;
+  int part_;
+};
+
 // Both read the text anew, in one step each.
 inline Guess guess(engine::Engine& model, const std::vector<int32_t>& text, int64_t most) {
-  engine::Engine& head = *static_cast<engine::Engine*>(model.draft());
-  const auto n = static_cast<int64_t>(text.size());
-  engine::Sequence read(text), ahead(std::vector<int32_t>{text.begin() + 1, text.end()});
-  Guess out;
-  EXPECT_TRUE(model.reserve(read, n + most).is_ok());
-  EXPECT_TRUE(head.reserve(ahead, n + most).is_ok());
-  const engine::StepItem all{&read, n - 1};
-  EXPECT_TRUE(model.step({&all, 1}).is_ok());
-  models::SourceRows source{read.pages(), n - 1};
-  for (int64_t i = 0; i < most; ++i) {
-    source.leave = i + 1 < most;
-    const int64_t rows = ahead.uncached();
-    const engine::StepItem item{.sequence = &ahead, .count = rows, .logits = rows, .source = &source};
-    const auto logits = head.step({&item, 1});
-    EXPECT_TRUE(logits.is_ok()) << logits.status().message();
-    if (!logits.is_ok()) break;
-    if (i == 0) out.logits.assign(logits->begin(), logits->end());
-    const auto row = logits->subspan(logits->size() - logits->size() / static_cast<size_t>(rows));
-    out.chain_logits.insert(out.chain_logits.end(), row.begin(), row.end());
-    auto token = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
-    if (!head.target_ids().empty()) token = head.target_ids()[static_cast<size_t>(token)];
-    out.tokens.push_back(token);
-    ahead.append(token);
-  }
-  model.release(read);
-  head.release(ahead);
-  return out;
+  return HeldText(model, text, most).guess();
 }
 
 }  // namespace reprise::testing_support

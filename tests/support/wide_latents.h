@@ -23,10 +23,11 @@ namespace reprise::testing_support {
 
 class WideLatents {
  public:
-  // `heads` of them, at least as many as the checkpoint has.
+  // `heads` of them, at least as many as the checkpoint has. `model`: a folder, as tiny_model_path() takes it.
   WideLatents(const std::string& model, int64_t heads)
       : from_(tiny_model_path(model)),
-        to_(fmt::format("{}/reprise_wide_{}_{}_{}", testing::TempDir(), model, heads, ::getpid())),
+        to_(fmt::format("{}/reprise_wide_{}_{}_{}", testing::TempDir(),
+                        std::filesystem::path(model).filename().string(), heads, ::getpid())),
         heads_(heads) {
     std::filesystem::create_directories(to_);
     config_ = *parse_json(*read_file(from_ + "/config.json"), "config.json");
