@@ -188,5 +188,15 @@ TEST(RandomSchedulesOverRanks, PartsWithAHeadAnswerAsOneRank) {
   EXPECT_GT(seen.accepted, 0u);
 }
 
+// Likewise over simulated cards, where a step of drafts and one of a prompt are two.
+TEST(RandomSchedulesOverRanks, PartsOfCardsWithAHeadAnswerAsOneCard) {
+  HeadSubject subject({"glm4_moe", "whole", 2, 2, DeviceKind::Ascend});
+  ASSERT_TRUE(subject.is_open());
+  RandomSchedule::Seen seen;
+  ASSERT_NO_FATAL_FAILURE(run(
+      Course(std::max<int64_t>(2, kOverRanks / 4)), [&](RandomSchedule&) { return &subject; }, seen));
+  EXPECT_GT(seen.requests, 0u);
+}
+
 }  // namespace
 }  // namespace reprise::sched::random_schedules_test

@@ -201,12 +201,14 @@ class HeadSubject final : public Subject {
     std::string model, mode;
     int ranks = 1;  // the model alone is always on one
     int parts = 1;  // of the ranks, which share out requests
+    DeviceKind device = DeviceKind::Cpu;
   };
   explicit HeadSubject(const Setup& s) {
     limits = {16, 90, 6, 420};
     longest_answer = 60;
     testing_support::HeadSetup with{.model = s.model, .head = s.model, .dtype = DType::BF16, .pages = limits.pages};
     with.chunk = limits.tokens, with.rows = limits.rows, with.context = limits.context;
+    with.device = s.device;
     testing_support::HeadSetup alone = with;
     alone.head.clear(), alone.pages = 4, alone.policy = engine::GraphPolicy::Off;
     if (s.mode == "eager") with.policy = engine::GraphPolicy::Off;
