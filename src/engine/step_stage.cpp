@@ -145,11 +145,11 @@ void StepStage::see_part(int part, const PoolSizes& pools) {
   const auto own_rows = ints(models::kOwnRowsInput);
   if (own_rows.empty()) return;
   // Slots are staged for all parts as X, and for this one as own_X.
-  constexpr std::string_view kOwn = "own_";
+  constexpr std::string_view kPrefix = "own_";
   for (const Input& in : inputs_) {
     const std::string_view name = in.spec->name;
-    if (!in.spec->destination || !name.starts_with(kOwn)) continue;
-    models::see_part({ints(models::kPartRowsInput), ints(name.substr(kOwn.size())), ints(models::kBordersInput),
+    if (!in.spec->destination || !name.starts_with(kPrefix)) continue;
+    models::see_part({ints(models::kPartRowsInput), ints(name.substr(kPrefix.size())), ints(models::kBordersInput),
                       models::ints(in.view), ints(models::kOwnBordersInput), own_rows},
                      part, rows_of({}));
   }
