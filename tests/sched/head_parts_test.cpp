@@ -4,9 +4,17 @@
 // the same numbers.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
+#include <unistd.h>
 
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
 #include "engine/local_world.h"
 #include "engine/shared_step.h"
 #include "sched/model_drafter.h"
@@ -296,6 +304,61 @@ TEST(HeadParts, OverCardsAnswersAndGuessesAreThoseOfOneCardInEveryMode) {
     expect_answers_of_one_rank({in_mode(on_ascend(wide.path(), wide.path()), mode), 2, 2, 2});
   }
   expect_answers_of_one_rank({on_ascend("llama", "llama_eagle"), 2, 2});
+}
+
+// The checkpoint of heads/glm4_moe with rows of 64 numbers, which operators send to the cards of their experts; random
+// weights.
+class SentRows {
+ public:
+  SentRows() : to_(fmt::format("{}/reprise_sent_rows_{}", testing::TempDir(), ::getpid())) {
+    std::filesystem::create_directories(to_);
+    const std::string from = testing_support::head_path("glm4_moe");
+    Json config = *parse_json(*read_file(from + "/config.json"), "config.json");
+    config["hidden_size"] = 64;
+    config["moe_intermediate_size"] = 32;
+    std::ofstream(to_ + "/config.json") << config.dump();
+    const auto file = checkpoint::SafetensorsFile::open(from + "/model.safetensors");
+    EXPECT_TRUE(file.is_ok()) << file.status().message();
+    const std::map<int64_t, int64_t> wide{{36, 64}, {72, 128}, {14, 32}};
+    std::deque<std::vector<float>> values;  // the tensors point into it
+    std::vector<checkpoint::TensorToWrite> tensors;
+    std::mt19937 rng(29);
+    std::uniform_real_distribution<float> near(-0.25f, 0.25f);
+    for (const checkpoint::StoredTensor& t : file->tensors()) {
+      std::vector<int64_t> shape = t.shape;
+      size_t count = 1;
+      for (int64_t& n : shape) {
+        if (const auto wider = wide.find(n); wider != wide.end()) n = wider->second;
+        count *= static_cast<size_t>(n);
+      }
+      std::vector<float>& v = values.emplace_back(count);
+      for (float& x : v) x = near(rng) + (t.name.ends_with("norm.weight") ? 1.f : 0.f);
+      tensors.push_back({t.name, DType::F32, shape, {reinterpret_cast<const uint8_t*>(v.data()), 4 * count}});
+    }
+    const Status written = checkpoint::write_safetensors(to_ + "/model.safetensors", tensors);
+    EXPECT_TRUE(written.is_ok()) << written.message();
+  }
+  ~SentRows() { std::filesystem::remove_all(to_); }
+  SentRows(const SentRows&) = delete;
+  SentRows& operator=(const SentRows&) = delete;
+  const std::string& path() const { return to_; }
+
+ private:
+  std::string to_;
+};
+
+// Requests and experts are shared out, and rows are sent: of the model, and of the layer that drafts.
+TEST(HeadParts, RowsAreSentToTheCardsOfTheirExperts) {
+  const SentRows model;
+  World w{on_ascend(model.path(), model.path()), 2, 2, 2};
+  w.setup.dispatch = true;
+  expect_answers_of_one_rank(w);
+  auto world = open_world(w);
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  engine::Engine& front = (*world)->front();
+  for (const engine::Engine* e : {&front, front.draft()})
+    EXPECT_GT(testing_support::applied(*e, "rows are sent to the ranks of their experts"), 0);
+  expect_end(**world);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct HeadSetup {
   const CudaStandIn* cuda = nullptr;                // in place of a GPU
   std::shared_ptr<ranks::Member> member = nullptr;  // of a world of several ranks
   int64_t parts = 1, ep_size = 1;                   // those share out sequences, and experts
+  bool dispatch = false;                            // they send rows to the ranks of their experts
   int64_t verify_replay = 0;                        // of the model
   std::string fault = {};                           // likewise
 };
@@ -38,6 +39,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   device.kind = s.device;
   device.ascend_runtime = "sim";
   device.cuda_stand_in = s.cuda;
+  device.dispatch = s.dispatch;
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   device.shared = platform.device;
   ASSIGN_OR_RETURN(Platform other, make_platform(device));
@@ -45,6 +47,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_with_head(const HeadSetup& s
   o.member = s.member;
   o.sequence_parts = s.parts;
   o.ep_size = s.ep_size;
+  o.dispatch = s.dispatch;
   o.dtype = s.dtype;
   o.context_length = s.context;
   o.chunked_prefill_size = s.chunk;
