@@ -50,6 +50,7 @@ enum class Rule : uint8_t {
   GateRenorm,
   DispatchSizes,
   DispatchExperts,
+  DispatchQuant,
   DispatchRoom,
   DispatchBuffer,
   DispatchAlone,

@@ -120,7 +120,8 @@ Result<Types> infer_combine_over_ranks(const OpCall& c) {
   return Types{{c.in[0].dtype, {s[0], Dim(c.in[0].shape[1].factor * c.attrs->integer("ways"))}}};
 }
 
-Result<Types> infer_dispatch_over_ranks(const OpCall& c) {
+// What both kinds of rows come with: the borders, what ranks tell each other, and the counts.
+Result<Types> sent_types(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
   RETURN_IF_ERROR(want_constant(c, 0, 1));
@@ -134,10 +135,20 @@ Result<Types> infer_dispatch_over_ranks(const OpCall& c) {
   RETURN_IF_ERROR(want_range(c, "first", 0, groups - count));
   RETURN_IF_ERROR(want_range(c, "symbol", 1, kMaxSymbols - 1));
   const Dim rows(std::min(c.in[1].shape[1].factor, count), static_cast<SymbolId>(c.attrs->integer("symbol")));
-  return Types{{c.in[0].dtype, {rows, c.in[0].shape[1]}},
-               {DType::I32, {Dim(count + 1)}},
-               {DType::I32, {rows, Dim(kSentRowWords)}},
-               {DType::I32, {Dim(groups)}}};
+  return Types{{DType::I32, {Dim(count + 1)}}, {DType::I32, {rows, Dim(kSentRowWords)}}, {DType::I32, {Dim(groups)}}};
+}
+
+Result<Types> infer_dispatch_over_ranks(const OpCall& c) {
+  ASSIGN_OR_RETURN(Types out, sent_types(c));
+  out.insert(out.begin(), {c.in[0].dtype, {out[1].shape[0], c.in[0].shape[1]}});
+  return out;
+}
+
+Result<Types> infer_dispatch_quantised(const OpCall& c) {
+  ASSIGN_OR_RETURN(Types out, sent_types(c));
+  const Dim rows = out[1].shape[0];
+  out.insert(out.begin(), {{DType::I8, {rows, c.in[0].shape[1]}}, {DType::F32, {rows, Dim(1)}}});
+  return out;
 }
 
 Result<Types> infer_combine_dispatched(const OpCall& c) {
@@ -311,11 +322,17 @@ void register_collective_ops(OpRegistry& ops) {
       "sends "
       "its share of the tokens, which are D in all: T, rounded up to a multiple of the ranks");
   ops.add(
+      "dispatch_quantised(Tensor x, Index experts, *, int first, int count, int groups, int symbol) -> (Tensor, "
+      "Tensor, Tensor, Tensor, Tensor) : collective",
+      infer_dispatch_quantised,
+      "[T, H], i32 [T, k] -> i8 [D m, H], f32 [D m, 1], i32 [count + 1], i32 [D m, 128], i32 [E]: dispatch_over_ranks "
+      "of the two results of quantize_dynamic(x); each rank quantises its share of the tokens");
+  ops.add(
       "combine_dispatched(Tensor y, Tensor weights, Index experts, Tensor sent, Tensor counts) -> Tensor : collective",
       infer_combine_dispatched,
       "[D m, N] on each rank, f32 [T, k], i32 [T, k], i32 [D m, 128], i32 [E] -> [T, N] on all: moe_combine of the "
       "rows "
-      "that dispatch_over_ranks brought; each rank adds those of its share of the tokens");
+      "that dispatch_over_ranks or dispatch_quantised brought; each rank adds those of its share of the tokens");
   ops.add(
       "gather_columns(Tensor x, *, int way, floats borders) -> Tensor : collective", infer_gather_columns,
       "[S, n] on each of some ranks in order, which have the same rows -> [S, N] on these: rank `way` of them has the "

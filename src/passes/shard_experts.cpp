@@ -90,20 +90,34 @@ const Node* Sharder::combined_over_ranks(const Node& n, const Cut& mine) {
   return c_.has_kernel(*op, types, attrs).is_ok() ? found : nullptr;
 }
 
+std::string Sharder::find_rows(const Node& n, Sending& s) {
+  for (const Use& u : n.result(0)->uses) {
+    if (!u.user->op->has(op_trait::kGathers) || u.declared().role != OperandRole::Index)
+      return "rows are sorted in more than one place";
+    s.sorted.push_back(u.user->in[0]);
+  }
+  if (s.sorted.empty()) return "rows do not come back";
+  s.x = s.sorted[0];
+  if (s.sorted.size() == 1) return "";
+  const Node* made = s.x->def;
+  const bool pair = s.sorted.size() == 2 && made->op->has(op_trait::kRowScales) && s.sorted[1]->def == made;
+  if (!pair) return "rows are sorted in more than one place";
+  s.quantise = made;
+  s.sorted = {made->result(0), made->result(1)};
+  s.x = made->in[0];
+  return "";
+}
+
 Sharder::Sending Sharder::sending(const Node& n, const Cut& mine) {
   Sending s;
   const auto no = [&](std::string_view why) {
-    s.gather = s.combine = nullptr;
+    s.combine = nullptr;
     s.why = why;
     return s;
   };
   if (ways() > 1) return no("several ranks have the same experts");
   if (mine.of % share_.experts != 0) return no("ranks have unequal numbers of experts");
-  for (const Use& u : n.result(0)->uses) {
-    if (s.gather || !u.user->op->has(op_trait::kGathers) || u.declared().role != OperandRole::Index)
-      return no("rows are sorted in more than one place");
-    s.gather = u.user;
-  }
+  if (const std::string why = find_rows(n, s); !why.empty()) return no(why);
   for (const Use& u : n.result(1)->uses) {
     if (s.combine || !u.user->op->has(op_trait::kCombines) || u.declared().role != OperandRole::Index)
       return no("rows are asked for in more than one place");
@@ -111,17 +125,17 @@ Sharder::Sending Sharder::sending(const Node& n, const Cut& mine) {
   }
   for (const Use& u : n.result(2)->uses)
     if (u.declared().role != OperandRole::Starts) return no("the borders of experts are asked for");
-  if (!s.gather || !s.combine) return no("rows do not come back");
-  const TensorType &x = s.gather->in[0]->type, &chosen = n.in[0]->type, &y = s.combine->in[0]->type;
+  if (!s.combine) return no("rows do not come back");
+  const TensorType &chosen = n.in[0]->type, &y = s.combine->in[0]->type;
   const int64_t tokens = chosen.shape[0].value(g_.bounds());
   if (tokens > share_.most_sent * share_.size)
     return no(fmt::format("a step has up to {} tokens, and the operators take {} of a rank", tokens, share_.most_sent));
   const auto symbol = static_cast<SymbolId>(share_.sent_tokens);
   const Dim rows(std::min(chosen.shape[1].factor, mine.count), symbol);
   const Attrs range{{"first", mine.first}, {"count", mine.count}, {"groups", mine.of}, {"symbol", int64_t{symbol}}};
-  const OpSchema *there = c_.ops().find("dispatch_over_ranks"), *back = c_.ops().find("combine_dispatched");
+  const OpSchema *there = c_.ops().find(sends(s)), *back = c_.ops().find("combine_dispatched");
   if (!there || !back) return no("there are no such ops");
-  const std::vector<TensorType> sent{x, chosen};
+  const std::vector<TensorType> sent{s.x->type, chosen};
   const std::vector<TensorType> came{{y.dtype, {rows, y.shape[1]}},
                                      s.combine->in[1]->type,
                                      chosen,
@@ -133,28 +147,35 @@ Sharder::Sending Sharder::sending(const Node& n, const Cut& mine) {
 }
 
 Status Sharder::send(const Node& n, const Sending& s, const Cut& mine) {
-  ASSIGN_OR_RETURN(Value * x, whole(s.gather->in[0]));
+  ASSIGN_OR_RETURN(Value * x, whole(s.x));
   ASSIGN_OR_RETURN(Value * chosen, whole(n.in[0]));
-  ASSIGN_OR_RETURN(Node * made, call("dispatch_over_ranks", {x, chosen},
+  ASSIGN_OR_RETURN(Node * made, call(sends(s), {x, chosen},
                                      {{"first", mine.first},
                                       {"count", mine.count},
                                       {"groups", mine.of},
                                       {"symbol", int64_t{share_.sent_tokens}}}));
-  c_.applied(*made, fmt::format("rows are sent to the ranks of their experts; {} of {} are here", mine.count, mine.of));
-  sent_[n.result()] = made;
-  borders_[n.result(2)] = made->result(1);
-  packed_.insert(made->result(1));
+  c_.applied(*made, fmt::format("{} are sent to the ranks of their experts; {} of {} are here",
+                                s.quantise ? "int8 rows" : "rows", mine.count, mine.of));
+  const SentRows& sent = sent_[n.result()] = {made, s.sorted};
+  borders_[n.result(2)] = sent.borders();
+  packed_.insert(sent.borders());
+  return Status::ok();
+}
+
+Status Sharder::gather_sent(const Node& n, const SentRows& rows) {
+  const auto which = std::find(rows.sorted.begin(), rows.sorted.end(), n.in[0]) - rows.sorted.begin();
+  at_[n.result()] = {rows.call->result(static_cast<size_t>(which)), std::nullopt, nullptr, rows.borders()};
   return Status::ok();
 }
 
 Status Sharder::combine_sent(const Node& n) {
   const Node& route = *n.in[n.op->first(OperandRole::Index)]->def;
-  const Node& sent = *sent_.at(route.result());
+  const SentRows& sent = sent_.at(route.result());
   const Placed& y = placed(n.in[0]);
-  if (y.groups != sent.result(1) || y.cut) return refuse(n, "its rows are not those of this rank's experts");
+  if (y.groups != sent.borders() || y.cut) return refuse(n, "its rows are not those of this rank's experts");
   ASSIGN_OR_RETURN(Value * weights, whole(n.in[1]));
   ASSIGN_OR_RETURN(Node * made,
-                   call("combine_dispatched", {y.value, weights, sent.in[1], sent.result(2), sent.result(3)}, {}));
+                   call("combine_dispatched", {y.value, weights, sent.call->in[1], sent.words(), sent.counts()}, {}));
   c_.applied(*made, "each rank adds the rows that come back for its share of tokens; all ranks' are gathered");
   at_[n.result()] = {made->result(), std::nullopt};
   return Status::ok();

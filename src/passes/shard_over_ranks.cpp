@@ -40,12 +40,9 @@ Status Sharder::visit(Node& n) {
   if (drawing_ && n.result() == drawing_->in[2] && draws_here(n.in[0])) return edit(n);
   if (&n == drawing_ && draws_here(n.in[0])) return draw(n);
   if (share_.experts > 1 && n.op->has(op_trait::kDispatches)) return route(n);
-  if (n.op->has(op_trait::kGathers)) {
-    if (const auto sent = sent_.find(n.in[n.op->first(OperandRole::Index)]); sent != sent_.end()) {
-      at_[n.result()] = {sent->second->result(), std::nullopt, nullptr, sent->second->result(1)};
-      return Status::ok();
-    }
-  }
+  if (n.op->has(op_trait::kGathers))
+    if (const auto sent = sent_.find(n.in[n.op->first(OperandRole::Index)]); sent != sent_.end())
+      return gather_sent(n, sent->second);
   if (n.op->has(op_trait::kCombines) && sent_.contains(n.in[n.op->first(OperandRole::Index)]->def->result()))
     return combine_sent(n);
   if (n.op->has(op_trait::kGathers) && own_rows_.contains(n.in[n.op->first(OperandRole::Index)])) return own_rows(n);

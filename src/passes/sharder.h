@@ -131,11 +131,25 @@ class Sharder {
   const Node* combined_over_ranks(const Node& n, const Cut& mine);
   // The calls around a choice of experts whose rows are sent to the ranks of these; without them `why` not.
   struct Sending {
-    const Node *gather = nullptr, *combine = nullptr;
+    const Value* x = nullptr;          // rows of tokens
+    std::vector<const Value*> sorted;  // what is gathered in the order of experts: x, or the results of ...
+    const Node *quantise = nullptr, *combine = nullptr;
     std::string why;
   };
+  // Rows that were sent: the call, and what it has brought of which values.
+  struct SentRows {
+    const Node* call = nullptr;
+    std::vector<const Value*> sorted;
+    Value* borders() const { return call->result(call->out.size() - 3); }
+    Value* words() const { return call->result(call->out.size() - 2); }
+    Value* counts() const { return call->result(call->out.size() - 1); }
+  };
+  // Whether one call sends all rows that are gathered so; else why not.
+  static std::string find_rows(const Node& n, Sending& s);
+  static std::string_view sends(const Sending& s) { return s.quantise ? "dispatch_quantised" : "dispatch_over_ranks"; }
   Sending sending(const Node& n, const Cut& mine);
   Status send(const Node& n, const Sending& s, const Cut& mine);
+  Status gather_sent(const Node& n, const SentRows& rows);
   Status combine_sent(const Node& n);
   // All ranks choose and sort alike. Where the device combines over ranks, a rank goes on with the rows of its experts
   // alone: there is room for the most that there can be, and none is dropped.
@@ -227,7 +241,7 @@ class Sharder {
   std::unordered_map<const Value*, Value*> own_indices_;                   // of an input, those of this rank's part
   std::unordered_map<const Value*, Value*> borders_;                       // of all groups, and of this rank's
   std::unordered_map<const Value*, Value*> own_rows_;  // rows sorted by expert, and of these this rank's alone
-  std::unordered_map<const Value*, Node*> sent_;       // rows sorted by expert, and the call that sends them
+  std::unordered_map<const Value*, SentRows> sent_;    // rows sorted by expert, and the call that sends them
   std::unordered_set<const Value*> packed_;            // borders of rows that are here alone, from 0 on
 };
 

@@ -1,6 +1,6 @@
 // Rows that are sent to the simulated cards of their experts and added where they come from (MoeDistributeDispatchV2
-// and its counterpart) give the bits of one card, in every graph mode; where the operators do not take a model, ranks
-// exchange results as without them.
+// and its counterpart) give the bits of one card, in every graph mode, as they are and as int8; where the operators do
+// not take a model, ranks exchange results as without them.
 #include <unistd.h>
 
 #include <deque>
@@ -23,20 +23,30 @@ using testing_support::open_ascend;
 
 constexpr int64_t kLayers = 2;
 
+struct Form {
+  int64_t choices = 3;    // of a token
+  bool lopsided = false;  // a router of zeros chooses the first experts for all tokens
+  bool dense = false;     // the first layer has no experts
+};
+
 // A mixture of 8 experts with rows of 64 numbers, which the operators take; random weights.
 class Mixture {
  public:
-  Mixture() : to_(fmt::format("{}/reprise_mixture_{}", testing::TempDir(), ::getpid())) {
+  explicit Mixture(const Form& form = {})
+      : to_(fmt::format("{}/reprise_mixture_{}_{}{}{}", testing::TempDir(), ::getpid(), form.choices, form.lopsided,
+                        form.dense)),
+        form_(form) {
     std::filesystem::create_directories(to_);
     Json config =
         *parse_json(*read_file(testing_support::tiny_model_path("qwen3_moe_norm") + "/config.json"), "config.json");
     config["hidden_size"] = 64;
     config["decoder_sparse_step"] = 1;
     config["num_experts"] = 8;
-    config["num_experts_per_tok"] = 3;
+    config["num_experts_per_tok"] = form.choices;
     config["num_hidden_layers"] = kLayers;
     config["num_key_value_heads"] = 4;
     config["moe_intermediate_size"] = 32;
+    if (form.dense) config["mlp_only_layers"] = {0}, config["intermediate_size"] = 96;
     std::ofstream(to_ + "/config.json") << config.dump();
     add("model.embed_tokens.weight", {263, 64});
     add("model.norm.weight", {64});
@@ -45,6 +55,11 @@ class Mixture {
       for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) add(at + norm + ".weight", {64});
       for (const char* p : {"q", "k", "v", "o"}) add(at + "self_attn." + p + "_proj.weight", {64, 64});
       for (const char* p : {"q", "k"}) add(at + "self_attn." + p + "_norm.weight", {16});
+      if (form.dense && layer == 0) {
+        for (const char* p : {"gate", "up"}) add(fmt::format("{}mlp.{}_proj.weight", at, p), {96, 64});
+        add(at + "mlp.down_proj.weight", {64, 96});
+        continue;
+      }
       add(at + "mlp.gate.weight", {8, 64});
       for (int e = 0; e < 8; ++e) {
         const std::string expert = fmt::format("{}mlp.experts.{}.", at, e);
@@ -68,13 +83,15 @@ class Mixture {
     for (int64_t i = 0; i < count; ++i) {
       seed_ = seed_ * 1664525u + 1013904223u;
       const float x = static_cast<float>(seed_ >> 8) / static_cast<float>(1 << 23) - 1;
-      v.push_back(shape.size() == 1 ? 1 + x / 4 : x / 4);
+      const bool zero = form_.lopsided && name.ends_with("mlp.gate.weight");
+      v.push_back(shape.size() == 1 ? 1 + x / 4 : zero ? 0 : x / 4);
     }
     tensors_.push_back(
         {name, DType::F32, shape, {reinterpret_cast<const uint8_t*>(v.data()), v.size() * sizeof(float)}});
   }
 
   std::string to_;
+  Form form_;
   uint32_t seed_ = 17;
   std::deque<std::vector<float>> values_;  // the tensors point into it
   std::vector<checkpoint::TensorToWrite> tensors_;
@@ -86,8 +103,9 @@ std::vector<float> one_card(const std::string& folder, const AscendOptions& opti
   return engine.is_ok() ? decode_traffic(**engine, 6) : std::vector<float>();
 }
 
-// `sent`: layers whose rows are sent, in each program.
-std::vector<float> several_cards(const std::string& folder, AscendOptions options, int cards, bool sent) {
+enum class Sent : uint8_t { No, AsTheyAre, AsInt8 };
+
+std::vector<float> several_cards(const std::string& folder, AscendOptions options, int cards, Sent sent) {
   options.ep_size = cards;
   options.dispatch = true;
   auto world = engine::LocalWorld::start(
@@ -102,8 +120,9 @@ std::vector<float> several_cards(const std::string& folder, AscendOptions option
   if (!world.is_ok()) return {};
   std::vector<float> out = decode_traffic((*world)->front(), 6);
   const engine::Engine& front = (*world)->front();
-  EXPECT_EQ(applied(front, "rows are sent to the ranks of their experts") > 0, sent);
-  EXPECT_EQ(applied(front, "they are not sent to the ranks of their experts") > 0, !sent);
+  EXPECT_EQ(applied(front, "rows are sent to the ranks of their experts") > 0, sent != Sent::No);
+  EXPECT_EQ(applied(front, "int8 rows are sent to the ranks of their experts") > 0, sent == Sent::AsInt8);
+  EXPECT_EQ(applied(front, "they are not sent to the ranks of their experts") > 0, sent == Sent::No);
   if (options.policy != engine::GraphPolicy::Off) {
     EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
     EXPECT_GT((*world)->front().runner("prefill")->stats().replays, 0u);
@@ -113,27 +132,70 @@ std::vector<float> several_cards(const std::string& folder, AscendOptions option
 }
 
 // Decode sizes of 1 to 4 tokens are no multiple of the cards; some cards have no token of their own.
-TEST(AscendDispatch, GivesTheBitsOfOneCardInEveryMode) {
-  const Mixture model;
-  AscendOptions usual{.prefill_sizes = {64, 128}, .context = 128}, eager = usual, whole = usual, pieces = usual;
+void expect_bits_of_one_card_in_every_mode(const std::string& folder, const AscendOptions& usual, Sent sent) {
+  AscendOptions eager = usual, whole = usual, pieces = usual;
   eager.policy = engine::GraphPolicy::Off;
   whole.prefill = GraphMode::Whole;
   pieces.decode = GraphMode::Piecewise;
-  const std::vector<float> expected = one_card(model.path(), usual);
+  const std::vector<float> expected = one_card(folder, usual);
   ASSERT_FALSE(expected.empty());
-  EXPECT_EQ(expected, several_cards(model.path(), usual, 2, true));
-  EXPECT_EQ(expected, several_cards(model.path(), usual, 4, true));
-  EXPECT_EQ(expected, several_cards(model.path(), eager, 2, true));
-  EXPECT_EQ(expected, several_cards(model.path(), whole, 4, true));
-  EXPECT_EQ(expected, several_cards(model.path(), pieces, 2, true));
+  EXPECT_EQ(expected, several_cards(folder, usual, 2, sent));
+  EXPECT_EQ(expected, several_cards(folder, usual, 4, sent));
+  EXPECT_EQ(expected, several_cards(folder, eager, 2, sent)) << "without graphs";
+  EXPECT_EQ(expected, several_cards(folder, whole, 4, sent)) << "prefill in one graph";
+  EXPECT_EQ(expected, several_cards(folder, pieces, 2, sent)) << "decode in pieces";
+}
+
+TEST(AscendDispatch, GivesTheBitsOfOneCardInEveryMode) {
+  const Mixture model;
+  expect_bits_of_one_card_in_every_mode(model.path(), {.prefill_sizes = {64, 128}, .context = 128}, Sent::AsTheyAre);
+}
+
+// The gate of the experts is in one kernel with their first product or with the rows that are quantised behind it, on
+// one card and on several: experts are whole on a card.
+TEST(AscendDispatch, Int8RowsGiveTheBitsOfOneCardInEveryMode) {
+  const Mixture model;
+  AscendOptions options{.prefill_sizes = {64, 128}, .context = 128};
+  options.quantization = checkpoint::Quantization::W8A8Int8;
+  expect_bits_of_one_card_in_every_mode(model.path(), options, Sent::AsInt8);
+  options.without = {"grouped_silu_mul_quant"};
+  const std::vector<float> expected = one_card(model.path(), options);
+  EXPECT_EQ(expected, several_cards(model.path(), options, 2, Sent::AsInt8)) << "silu_mul_quant";
+  options.dtype = DType::F16;
+  EXPECT_EQ(one_card(model.path(), options), several_cards(model.path(), options, 2, Sent::AsInt8)) << "fp16";
+}
+
+// One card has all rows, the others none; with one choice all are of one expert.
+TEST(AscendDispatch, CardsMayHaveNoRows) {
+  for (const int64_t choices : {1, 3}) {
+    const Mixture model({.choices = choices, .lopsided = true});
+    AscendOptions options{.prefill_sizes = {64, 128}, .context = 128};
+    EXPECT_EQ(one_card(model.path(), options), several_cards(model.path(), options, 2, Sent::AsTheyAre));
+    options.quantization = checkpoint::Quantization::W8A8Int8;
+    EXPECT_EQ(one_card(model.path(), options), several_cards(model.path(), options, 4, Sent::AsInt8));
+  }
 }
 
 TEST(AscendDispatch, PartsWithSequencesOfTheirOwnSendThemToo) {
   const Mixture model;
   AscendOptions options{.prefill_sizes = {64, 128}, .context = 128};
+  for (const Sent sent : {Sent::AsTheyAre, Sent::AsInt8}) {
+    if (sent == Sent::AsInt8) options.quantization = checkpoint::Quantization::W8A8Int8;
+    options.sequence_parts = 1;
+    const std::vector<float> expected = one_card(model.path(), options);
+    options.sequence_parts = 2;
+    EXPECT_EQ(expected, several_cards(model.path(), options, 2, sent));
+  }
+}
+
+// The columns of an MLP before the experts are cut, so the fusion of its gate does not fire over cards.
+TEST(AscendDispatch, Int8RowsBehindADenseLayerGiveTheBitsOfOneCard) {
+  const Mixture model({.dense = true});
+  AscendOptions options{.prefill_sizes = {64, 128}, .context = 128, .without = {"silu_mul_quant"}};
+  options.quantization = checkpoint::Quantization::W8A8Int8;
   const std::vector<float> expected = one_card(model.path(), options);
-  options.sequence_parts = 2;
-  EXPECT_EQ(expected, several_cards(model.path(), options, 2, true));
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(expected, several_cards(model.path(), options, 2, Sent::AsInt8));
 }
 
 // Rows of 48 numbers, and 5 experts over 2 cards.
@@ -142,7 +204,7 @@ TEST(AscendDispatch, ModelsThatTheOperatorsDoNotTakeExchangeResults) {
   const AscendOptions options{.prefill_sizes = {64, 128}, .context = 128};
   const std::vector<float> expected = one_card(folder, options);
   ASSERT_FALSE(expected.empty());
-  EXPECT_EQ(expected, several_cards(folder, options, 2, false));
+  EXPECT_EQ(expected, several_cards(folder, options, 2, Sent::No));
 }
 
 }  // namespace

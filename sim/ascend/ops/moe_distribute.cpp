@@ -1,14 +1,19 @@
 // Rows of tokens to the ranks of their experts, and sums of what comes back: MoeDistributeDispatchV2 and its
 // counterpart, over a communicator that is theirs alone.
 //
-// Simulated is what one server has: experts in equal shares, none of them shared by all tokens, no quantisation and no
-// mask. Rows lie by expert, then by rank, then in the order of tokens; how the real operators lay out what they tell
-// each other (assistInfoForCombine, epRecvCounts) is theirs, and no caller may look.
+// Simulated is what one server has: experts in equal shares, none of them shared by all tokens, no mask, and as many
+// tokens on each rank. Rows are sent as they are, or as int8 with a scale each, by the arithmetic of aclnnDynamicQuant
+// (OT-2608 moe_distribute_dispatch_a2.h:427-458, moe_distribute_dispatch_v2_quant.h:178-214: 127 over the largest
+// magnitude, products rounded to even, 1 over that number as scale; NN dynamic_quant.h:155-179 does the same). The
+// numbers of the windows do not depend on that (moe_distribute_check_win_size.h:26,157-160). Rows lie by expert, then
+// by rank, then in the order of tokens; how the real operators lay out what they tell each other (assistInfoForCombine,
+// epRecvCounts) is theirs, and no caller may look.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "ascend/ops/check.h"
+#include "ascend/ops/quantise.h"
 
 namespace ascend_sim {
 
@@ -24,14 +29,16 @@ struct ExpertGroup {
   std::string name;
   Seat seat;
   int64_t experts = 0, tokens = 0, k = 0, width = 0;  // tokens of one rank
+  int64_t most = 0;                                   // tokens of any rank in any round: globalBS says them
 
   int64_t size() const { return seat.size; }
   int64_t each() const { return experts / size(); }
-  int64_t room() const { return tokens * size() * std::min(each(), k); }
+  int64_t room() const { return most * size() * std::min(each(), k); }
 };
 
 struct Sent {
-  Slot x, experts, rows, assist, counts, received;
+  Slot x, experts, rows, scales, assist, counts, received;
+  bool quantised = false;
 };
 
 // Bytes of HCCL_BUFFSIZE, in MB, 200 by default.
@@ -61,8 +68,10 @@ void check_group(Operator& op, ExpertGroup& g, int64_t size, int64_t rank, int64
   op.obeys(Rule::DispatchSizes, fits,
            std::to_string(g.tokens) + " tokens of " + std::to_string(g.width) + ", " + std::to_string(g.k) +
                " choices each");
-  op.tiled(global == 0 || global == g.tokens * size,
-           "globalBS is 0 or the tokens of all ranks, which are as many on each");
+  // moe_distribute_dispatch_v2_tiling.cpp:998-1017, moe_distribute_combine_v2_tiling.cpp:1551-1564.
+  op.tiled(global == 0 || (global >= g.tokens * size && global % size == 0),
+           "globalBS is 0, or the most tokens of any rank times the ranks");
+  g.most = global == 0 ? g.tokens : global / size;
 }
 
 // The windows of A3; on A2 the vendor warns of too small ones.
@@ -71,7 +80,7 @@ void check_buffers(Operator& op, const ExpertGroup& g) {
   const auto align = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
   const int64_t sent = align(align(2 * g.width, 32) + 44, 512), back = align(2 * g.width, 512);
   const double needed =
-      2.0 * static_cast<double>(g.tokens) * static_cast<double>(sent * g.size() * g.each() + back * g.k);
+      2.0 * static_cast<double>(g.most) * static_cast<double>(sent * g.size() * g.each() + back * g.k);
   op.obeys(Rule::DispatchBuffer, needed <= buffer_bytes(),
            std::to_string(static_cast<int64_t>(needed) >> 20) + " MB are needed");
 }
@@ -88,12 +97,29 @@ void check_reserved(Operator& op, const Reserved& r, std::initializer_list<int64
   for (const int64_t value : zeros) op.tiled(value == 0, "an attribute for other forms is 0: they are not simulated");
 }
 
-// Ids of the choices, then the rows.
-std::vector<uint8_t> give_rows(const View& experts, const View& x) {
-  const std::vector<int32_t> ids = read<int32_t>(experts);
-  std::vector<uint8_t> out(ids.size() * 4 + static_cast<size_t>(x.bytes()));
-  std::memcpy(out.data(), ids.data(), ids.size() * 4);
-  std::memcpy(out.data() + ids.size() * 4, at<uint8_t>(x), out.size() - ids.size() * 4);
+// Bytes of a row on its way; one of int8 has its scale behind it.
+int64_t sent_bytes(const ExpertGroup& g, bool quantised, int64_t element) {
+  return quantised ? g.width + static_cast<int64_t>(sizeof(float)) : g.width * element;
+}
+
+// Ids of the choices, then the rows as they are sent.
+std::vector<uint8_t> give_rows(const Operands& v, const Sent& s, const ExpertGroup& g) {
+  const View& x = v[s.x];
+  const std::vector<int32_t> ids = read<int32_t>(v[s.experts]);
+  const size_t begin = ids.size() * 4, row = static_cast<size_t>(sent_bytes(g, s.quantised, x.element()));
+  std::vector<uint8_t> out(begin + static_cast<size_t>(g.tokens) * row);
+  std::memcpy(out.data(), ids.data(), begin);
+  if (!s.quantised) {
+    std::memcpy(out.data() + begin, at<uint8_t>(x), out.size() - begin);
+    return out;
+  }
+  std::vector<float> numbers(static_cast<size_t>(g.width));
+  for (int64_t t = 0; t < g.tokens; ++t) {
+    uint8_t* to = out.data() + begin + static_cast<size_t>(t) * row;
+    read_row(x, t, g.width, numbers.data());
+    const float scale = quantise_row(numbers.data(), g.width, reinterpret_cast<int8_t*>(to));
+    std::memcpy(to + g.width, &scale, sizeof scale);
+  }
   return out;
 }
 
@@ -107,7 +133,8 @@ double fullest(const std::vector<int64_t>& rows, int64_t size, double bytes) {
 
 double take_rows(const Operands& v, const Sent& s, const ExpertGroup& g, int64_t kind,
                  const std::vector<std::vector<uint8_t>>& all) {
-  const int64_t choices = g.tokens * g.k, row = g.width * v[s.x].element(), first = g.seat.rank * g.each();
+  const int64_t choices = g.tokens * g.k, first = g.seat.rank * g.each();
+  const int64_t sent = sent_bytes(g, s.quantised, v[s.x].element()), row = g.width * v[s.rows].element();
   std::vector<int64_t> crossing(static_cast<size_t>(g.size() * g.size()), 0);
   std::vector<std::vector<int32_t>> ids(all.size(), std::vector<int32_t>(static_cast<size_t>(choices)));
   for (size_t r = 0; r < all.size(); ++r) {
@@ -126,8 +153,9 @@ double take_rows(const Operands& v, const Sent& s, const ExpertGroup& g, int64_t
     for (size_t r = 0; r < all.size(); ++r) {
       for (int64_t i = 0; i < choices; ++i) {
         if (ids[r][static_cast<size_t>(i)] != e) continue;
-        std::memcpy(at<uint8_t>(v[s.rows]) + place * row,
-                    all[r].data() + choices * 4 + static_cast<size_t>(i / g.k * row), static_cast<size_t>(row));
+        const uint8_t* from = all[r].data() + choices * 4 + static_cast<size_t>(i / g.k * sent);
+        std::memcpy(at<uint8_t>(v[s.rows]) + place * row, from, static_cast<size_t>(row));
+        if (s.quantised) std::memcpy(at<float>(v[s.scales]) + place, from + row, sizeof(float));
         const Origin origin{static_cast<int32_t>(r), static_cast<int32_t>(i / g.k), static_cast<int32_t>(i % g.k),
                             kMark};
         std::memcpy(assist + place++ * kAssist, &origin, sizeof origin);
@@ -139,7 +167,7 @@ double take_rows(const Operands& v, const Sent& s, const ExpertGroup& g, int64_t
   write(v[s.counts], counts);
   received.resize(static_cast<size_t>(v[s.received].count()), 0);
   write(v[s.received], received);
-  return fullest(crossing, g.size(), static_cast<double>(row));
+  return fullest(crossing, g.size(), static_cast<double>(sent));
 }
 
 struct Combined {
@@ -198,9 +226,21 @@ double take_back(const Operands& v, const Combined& c, const ExpertGroup& g,
 }
 
 // Rows over each link where all experts are chosen alike.
-double even_bytes(const Operator& op, const ExpertGroup& g, Slot rows) {
-  return static_cast<double>(g.tokens * g.k) / static_cast<double>(g.size()) * static_cast<double>(g.width) *
-         static_cast<double>(op[rows].element());
+double even_bytes(const ExpertGroup& g, int64_t row) {
+  return static_cast<double>(g.tokens * g.k) / static_cast<double>(g.size()) * static_cast<double>(row);
+}
+
+// What the operator makes of rows: itself, or int8 with a scale.
+void check_rows(Operator& op, const Sent& s, int64_t mode) {
+  op.obeys(Rule::DispatchQuant, mode == 0 || mode == 2, "quantMode is " + std::to_string(mode));
+  if (!op.ok()) return;
+  if (!s.quantised) {
+    op.same_dtype(s.rows, s.x);
+    return;
+  }
+  const bool given = op.given(s.scales) && op[s.scales].dtype == kFloat && op[s.scales].rank() == 1;
+  op.obeys(Rule::DispatchQuant, op[s.rows].dtype == kInt8 && given,
+           "expandXOut is INT8 and dynamicScalesOut FLOAT, a number for each row");
 }
 
 }  // namespace
@@ -227,7 +267,8 @@ aclnnStatus aclnnMoeDistributeDispatchV2GetWorkspaceSize(
   op.absent("xActiveMaskOptional", xActiveMaskOptional);
   const Slot weights = op.maybe_in("expertScalesOptional", expertScalesOptional);
   s.rows = op.out("expandXOut", expandXOut);
-  op.maybe_out("dynamicScalesOut", dynamicScalesOut);
+  s.scales = op.maybe_out("dynamicScalesOut", dynamicScalesOut);
+  s.quantised = quantMode == 2;
   s.assist = op.out("assistInfoForCombineOut", assistInfoForCombineOut);
   s.counts = op.out("expertTokenNumsOut", expertTokenNumsOut);
   s.received = op.out("epRecvCountsOut", epRecvCountsOut);
@@ -236,15 +277,15 @@ aclnnStatus aclnnMoeDistributeDispatchV2GetWorkspaceSize(
   g.name = op.text(groupEp);
   op.text(groupTp);
   op.text(commAlg);
-  op.attributes({epWorldSize, epRankId, moeExpertNum, globalBS, expertTokenNumsType});
+  op.attributes({epWorldSize, epRankId, moeExpertNum, globalBS, expertTokenNumsType, quantMode});
   if (!op.ok()) return op.status();
-  check_reserved(op, {}, {tpRankId, expertShardType, sharedExpertNum, sharedExpertRankNum, quantMode});
+  check_reserved(op, {}, {tpRankId, expertShardType, sharedExpertNum, sharedExpertRankNum});
   op.tiled(tpWorldSize == 0 || tpWorldSize == 1, "tpWorldSize is 0 or 1");
   op.tiled(expertTokenNumsType == 0 || expertTokenNumsType == 1, "expertTokenNumsType is 0 (cumulative) or 1 (counts)");
   op.rank(s.x, 2, 2);
   op.rank(s.experts, 2, 2);
   op.dtype(s.x, {kHalf, kBf16});
-  op.same_dtype(s.rows, s.x);
+  check_rows(op, s, quantMode);
   op.dtype(s.experts, {kInt32});
   op.dtype(s.assist, {kInt32});
   op.dtype(s.counts, {kInt64});
@@ -261,14 +302,18 @@ aclnnStatus aclnnMoeDistributeDispatchV2GetWorkspaceSize(
   op.tiled(op[s.rows].dim(1) == g.width, "expandXOut has rows as x has");
   op.obeys(Rule::DispatchRoom, op[s.rows].dim(0) >= g.room(),
            "expandXOut has " + std::to_string(op[s.rows].dim(0)) + " rows of " + std::to_string(g.room()));
+  if (s.quantised)
+    op.obeys(Rule::DispatchRoom, op[s.scales].count() >= g.room(),
+             "dynamicScalesOut has " + std::to_string(op[s.scales].count()) + " of " + std::to_string(g.room()));
   op.rank(s.assist, 1, 1);
   op.tiled(op[s.assist].count() >= op[s.rows].dim(0) * kAssist, "assistInfoForCombineOut has 128 numbers a row");
   op.shape(s.counts, {g.each()});
   op.tiled(op[s.received].count() >= g.size() * g.each(), "epRecvCountsOut has a number for each rank and expert");
   op.once("its ranks meet");
-  Exchange exchange{g.name, static_cast<uint64_t>(g.tokens * g.width), op[s.x].dtype, even_bytes(op, g, s.x), {}, {}};
+  const double bytes = even_bytes(g, sent_bytes(g, s.quantised, op[s.x].element()));
+  Exchange exchange{g.name, static_cast<uint64_t>(g.tokens * g.width), op[s.rows].dtype, bytes, {}, {}};
   return op.finish_together(
-      std::move(exchange), [s](const Operands& v) { return give_rows(v[s.experts], v[s.x]); },
+      std::move(exchange), [s, g](const Operands& v) { return give_rows(v, s, g); },
       [s, g, kind = expertTokenNumsType](const Operands& v, const std::vector<std::vector<uint8_t>>& all) {
         return take_rows(v, s, g, kind, all);
       });
@@ -325,8 +370,8 @@ aclnnStatus aclnnMoeDistributeCombineV2GetWorkspaceSize(
   op.tiled(op[c.assist].count() >= op[c.rows].dim(0) * kAssist, "assistInfoForCombine has 128 numbers a row");
   op.tiled(op[c.received].count() >= g.size() * g.each(), "epSendCounts has a number for each rank and expert");
   op.once("its ranks meet");
-  Exchange exchange{g.name, static_cast<uint64_t>(g.tokens * g.width), op[c.rows].dtype, even_bytes(op, g, c.rows), {},
-                    {}};
+  const double bytes = even_bytes(g, g.width * op[c.rows].element());
+  Exchange exchange{g.name, static_cast<uint64_t>(g.tokens * g.width), op[c.rows].dtype, bytes, {}, {}};
   return op.finish_together(
       std::move(exchange), [c, g](const Operands& v) { return give_back(v, c, g); },
       [c, g](const Operands& v, const std::vector<std::vector<uint8_t>>& all) { return take_back(v, c, g, all); });

@@ -152,28 +152,42 @@ Status gather_found(const GatherFoundArgs& a, Launch& l) {
   return l.enqueue([&](aclrtStream s) { return ids.ranks->merge(a.out.data, rows * a.width, a.type, s); });
 }
 
+// Numbers of one byte are moved several at a time: the vendor multiplies no int8, and the words are fewer.
+struct MarkedWords {
+  DType type;
+  int64_t each = 1, width, first, of;  // numbers in a word; sizes in words
+
+  explicit MarkedWords(const GatherMarkedArgs& a) : type(a.type), width(a.width), first(a.first), of(a.of) {
+    if (size_of(type) != 1) return;
+    each = (width | first | of) % 4 == 0 ? 4 : 2;
+    type = each == 4 ? DType::I32 : DType::F16;
+    for (int64_t* size : {&width, &first, &of}) *size /= each;
+  }
+};
+
 // Rows of others become zero, all as integers, as do the columns of others; then all ranks' are put together.
 Status gather_marked(const GatherMarkedArgs& a, Launch& l) {
   const auto& ranks = *static_cast<const Communicator*>(l.constant());
-  const AclType word = word_of(a.type);
+  const MarkedWords w(a);
+  const AclType word = word_of(w.type);
   const int64_t rows = l.size(a.rows);
-  const size_t bytes = size_of(a.type);
+  const size_t bytes = size_of(w.type);
   aclTensor* here = l.tensor(a.here, DType::I32, {rows, 1});
   if (word != ACL_INT32) {
     aclTensor* narrow = l.tensor(l.scratch(static_cast<size_t>(rows) * bytes), word, {rows, 1});
     RETURN_IF_ERROR(l.run(l.ops().cast, here, word, narrow));
     here = narrow;
   }
-  const bool whole = a.width == a.of;
-  void* mine = whole ? a.out.data : l.scratch(static_cast<size_t>(rows * a.width) * bytes);
+  const bool whole = w.width == w.of;
+  void* mine = whole ? a.out.data : l.scratch(static_cast<size_t>(rows * w.width) * bytes);
   RETURN_IF_ERROR(
-      l.run(l.ops().mul, l.tensor(a.x, word, {rows, a.width}), here, l.tensor(mine, word, {rows, a.width})));
+      l.run(l.ops().mul, l.tensor(a.x, word, {rows, w.width}), here, l.tensor(mine, word, {rows, w.width})));
   if (!whole) {
-    RETURN_IF_ERROR(l.run(l.ops().zero, l.tensor(a.out, a.type, {rows, a.of})));
-    RETURN_IF_ERROR(l.run(l.ops().copy, l.view(a.out, a.type, {rows, a.width}, {a.of, 1}, a.first, rows * a.of),
-                          l.tensor(mine, a.type, {rows, a.width})));
+    RETURN_IF_ERROR(l.run(l.ops().zero, l.tensor(a.out, w.type, {rows, w.of})));
+    RETURN_IF_ERROR(l.run(l.ops().copy, l.view(a.out, w.type, {rows, w.width}, {w.of, 1}, w.first, rows * w.of),
+                          l.tensor(mine, w.type, {rows, w.width})));
   }
-  return l.enqueue([&](aclrtStream s) { return ranks.merge(a.out.data, rows * a.of, a.type, s); });
+  return l.enqueue([&](aclrtStream s) { return ranks.merge(a.out.data, rows * w.of, w.type, s); });
 }
 
 // The value at each row's index, and that index in the whole vocabulary, side by side.
@@ -216,6 +230,14 @@ Status in_words(const OpCall& c) {
   return error(Code::Unsupported, "rows are merged in words of 2 or 4 bytes, unlike {}", describe(c));
 }
 
+Status in_marked_words(const OpCall& c) {
+  RETURN_IF_ERROR(want_constant_rows(c));
+  const int64_t width = c.in[0].shape[1].factor, first = c.attrs->integer("first"), of = c.attrs->integer("of");
+  if (size_of(c.in[0].dtype) != 1) return in_words(c);
+  if ((width | first | of) % 2 == 0) return Status::ok();
+  return error(Code::Unsupported, "numbers of one byte are merged two at a time, unlike {}", describe(c));
+}
+
 void register_tables(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
   const auto places = [context](const OpCall& c, LaunchArgs& args) {
     const TablePart part(*c.attrs);
@@ -253,7 +275,8 @@ void register_collectives(KernelRegistry& kernels, const std::shared_ptr<Context
   register_tables(kernels, context);
   add(kernels, context,
       {.op = "all_gather", .kernel = kernel<all_gather>, .bind = bind, .accepts = want_constant_rows});
-  add(kernels, context, {.op = "gather_marked", .kernel = kernel<gather_marked>, .bind = bind, .accepts = in_words});
+  add(kernels, context,
+      {.op = "gather_marked", .kernel = kernel<gather_marked>, .bind = bind, .accepts = in_marked_words});
   add(kernels, context, {.op = "all_reduce", .kernel = kernel<all_reduce>, .bind = bind});
   add(kernels, context, {.op = "argmax_pairs", .kernel = kernel<argmax_pairs>});
   add(kernels, context, {.op = "merge_argmax", .kernel = kernel<merge_argmax>});

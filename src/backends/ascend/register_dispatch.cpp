@@ -4,8 +4,10 @@
 // Each rank sends its share of the tokens, each row to the ranks that have an expert of its choices, and gets the rows
 // that chose its own, in the order of experts: there is room for as many as all ranks could send, so a captured graph
 // needs no update, and none is dropped. Their number stays on the device. On the way back each rank adds the choices of
-// its tokens, the best first, in fp32; then all ranks' sums are gathered. A rank whose share goes beyond the tokens
-// fills it with rows of zeros, for the operators take as many of each.
+// its tokens, the best first, in fp32; then all ranks' sums are gathered. Rows that experts read as int8 are sent so:
+// the operator quantises them as aclnnDynamicQuant does (OT-2608 moe_distribute_dispatch_a2.h:427-458 and
+// moe_distribute_dispatch_v2_quant.h:178-214; NN dynamic_quant.h:155-179), in half of the bytes. A rank whose share
+// goes beyond the tokens fills it with rows of zeros, for the operators take as many of each.
 #include <algorithm>
 #include <numeric>
 
@@ -67,24 +69,31 @@ class Share {
   int64_t tokens_, size_, count_, first_ = 0, have_ = 0;
 };
 
-Status dispatch(const DispatchOverRanksArgs& a, Launch& l) {
+// How rows are sent: as they are, or as the int8 numbers and scales that aclnnDynamicQuant would make of them.
+constexpr int64_t kAsTheyAre = 0, kQuantised = 2;
+
+Status dispatch(const auto& a, const void* scales, Launch& l) {
   const Share share(a.tokens, l);
   const Communicator& ranks = share.ranks();
   if (!l.probing() && l.size(a.shared) != share.all())
-    return error(Code::Internal, "dispatch_over_ranks: {} tokens over {} ranks, and room for {}", share.tokens(),
-                 ranks.size(), l.size(a.shared));
+    return error(Code::Internal, "rows of {} tokens over {} ranks, and room for {}", share.tokens(), ranks.size(),
+                 l.size(a.shared));
   const int64_t rows = share.all() * std::min(a.top_k, a.count);
   ASSIGN_OR_RETURN(aclTensor * x, share.rows(a.x, a.type, a.width, false));
   ASSIGN_OR_RETURN(aclTensor * experts, share.rows(a.experts, DType::I32, a.top_k, true));
   aclTensor* ends = l.tensor(l.scratch(static_cast<size_t>(a.count) * sizeof(int64_t)), DType::I64, {a.count});
   RETURN_IF_ERROR(l.run(l.ops().dispatch, x, experts, nullptr, nullptr, nullptr, ranks.experts().c_str(), ranks.size(),
-                        ranks.member().world().rank, a.groups, "", 0, 0, 0, 0, 0, 0, share.all(), 0, "",
-                        l.tensor(a.rows, a.type, {rows, a.width}), nullptr,
+                        ranks.member().world().rank, a.groups, "", 0, 0, 0, 0, 0, scales ? kQuantised : kAsTheyAre,
+                        share.all(), 0, "", l.tensor(a.rows, scales ? DType::I8 : a.type, {rows, a.width}),
+                        scales ? l.tensor(scales, DType::F32, {rows}) : nullptr,
                         l.tensor(a.sent, DType::I32, {rows * kSentRowWords}), ends,
                         l.tensor(a.counts, DType::I32, {a.groups}), nullptr, nullptr));
   RETURN_IF_ERROR(l.run(l.ops().zero, l.view(a.starts, DType::I32, {1}, {1}, 0, a.count + 1)));
   return l.run(l.ops().cast, ends, ACL_INT32, l.view(a.starts, DType::I32, {a.count}, {1}, 1, a.count + 1));
 }
+
+Status dispatch_rows(const DispatchOverRanksArgs& a, Launch& l) { return dispatch(a, nullptr, l); }
+Status dispatch_quantised(const DispatchQuantisedArgs& a, Launch& l) { return dispatch(a, a.scale.data, l); }
 
 Status combine_dispatched(const CombineDispatchedArgs& a, Launch& l) {
   const Share share(a.tokens, l);
@@ -128,7 +137,10 @@ void register_dispatch(KernelRegistry& kernels, const std::shared_ptr<Context>& 
       return error(Code::Unsupported, "at most {} choices of a token, unlike {}", kMostChoices, describe(c));
     };
   };
-  add(kernels, context, {.op = "dispatch_over_ranks", .kernel = kernel<dispatch>, .bind = bind, .accepts = accepts(1)});
+  add(kernels, context,
+      {.op = "dispatch_over_ranks", .kernel = kernel<dispatch_rows>, .bind = bind, .accepts = accepts(1)});
+  add(kernels, context,
+      {.op = "dispatch_quantised", .kernel = kernel<dispatch_quantised>, .bind = bind, .accepts = accepts(1)});
   add(kernels, context,
       {.op = "combine_dispatched", .kernel = kernel<combine_dispatched>, .bind = bind, .accepts = accepts(2)});
 }

@@ -68,15 +68,22 @@ void CombineOverRanksArgs::fill(const OpCall& c) {
   type = c.in[0].dtype;
 }
 
-void DispatchOverRanksArgs::fill(const OpCall& c) {
-  tokens = c.in[0].shape[0];
-  shared = Dim(1, c.out[0].shape[0].symbol);
-  top_k = c.in[1].shape[1].factor;
-  width = c.in[0].shape[1].factor;
-  count = c.attrs->integer("count");
-  groups = c.attrs->integer("groups");
-  type = c.in[0].dtype;
+namespace {
+
+void fill_dispatch(auto& a, const OpCall& c) {
+  a.tokens = c.in[0].shape[0];
+  a.shared = Dim(1, c.out[0].shape[0].symbol);
+  a.top_k = c.in[1].shape[1].factor;
+  a.width = c.in[0].shape[1].factor;
+  a.count = c.attrs->integer("count");
+  a.groups = c.attrs->integer("groups");
+  a.type = c.in[0].dtype;
 }
+
+}  // namespace
+
+void DispatchOverRanksArgs::fill(const OpCall& c) { fill_dispatch(*this, c); }
+void DispatchQuantisedArgs::fill(const OpCall& c) { fill_dispatch(*this, c); }
 void CombineDispatchedArgs::fill(const OpCall& c) {
   tokens = c.in[1].shape[0];
   rows = c.in[0].shape[0];
@@ -135,6 +142,7 @@ std::span<const OpArgs> collective_args() {
       op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
       op_row("dispatch_over_ranks", &DispatchOverRanksArgs::counts, &DispatchOverRanksArgs::x, constant_rows),
+      op_row("dispatch_quantised", &DispatchQuantisedArgs::counts, &DispatchQuantisedArgs::x, constant_rows),
       op_row("combine_dispatched", &CombineDispatchedArgs::out, &CombineDispatchedArgs::y, constant_rows),
       op_row("gather_columns", &GatherColumnsArgs::out, &GatherColumnsArgs::x, constant_rows),
       op_row("gather_marked", &GatherMarkedArgs::out, &GatherMarkedArgs::x, constant_rows),

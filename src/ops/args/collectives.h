@@ -117,6 +117,17 @@ struct DispatchOverRanksArgs {
   void fill(const OpCall& call);
 };
 
+// dispatch_quantised: the same of int8 rows, each with its scale.
+struct DispatchQuantisedArgs {
+  In x, experts;
+  Out rows, scale, starts, sent, counts;
+  Dim tokens, shared;
+  int64_t top_k, width, count, groups;
+  DType type;  // of x
+
+  void fill(const OpCall& call);
+};
+
 struct CombineDispatchedArgs {
   In y, weights, experts, sent, counts;
   Out out;

@@ -119,6 +119,50 @@ TEST_F(ExpertRanks, RowsGoToTheirExpertsAndComeBackAsSums) {
   }
 }
 
+// Rows of int8, and their scales, are what aclnnDynamicQuant makes of the rows that are sent; one of zeros has scale 0.
+// A byte a number and a scale cross, in place of two.
+TEST_F(ExpertRanks, Int8RowsAreThoseOfDynamicQuant) {
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::vector<double>> values, steps;
+  for (int r = 0; r < kRanks; ++r) {
+    Rank& rank = *ranks.emplace_back(std::make_unique<Rank>(r));
+    if (r == 2) std::fill_n(rank.numbers_of_x.begin(), kWidth, 0.0);
+    rank.x.set(rank.numbers_of_x);
+    Array y(kInt8, {kTokens, kWidth}), scale(kFloat, {kTokens});
+    ASSERT_EQ(RUN_OP(aclnnDynamicQuant, rank.x, nullptr, y, scale), 0) << bench().error;
+    values.push_back(y.get_all()), steps.push_back(scale.get_all());
+  }
+  EXPECT_EQ(steps[2][0], 0);
+  Array rows(kInt8, {kRoom, kWidth}), scales(kFloat, {kRoom});
+  for (int me = 0; me < kRanks; ++me) {
+    together([&](int r) {
+      Rank& rank = *ranks[static_cast<size_t>(r)];
+      const auto send = [&](Array& to, Array& scales_to) {
+        return RUN_OP(aclnnMoeDistributeDispatchV2, rank.x, rank.chosen, nullptr, nullptr, nullptr, "experts", kRanks,
+                      bench().seat.rank, kExperts, "", 0, 0, 0, 0, 0, 2, 0, 1, "", to, scales_to, rank.assist,
+                      rank.counts, rank.received, nullptr, nullptr);
+      };
+      Array others(kInt8, {kRoom, kWidth}), their_scales(kFloat, {kRoom});
+      return r == me ? send(rows, scales) : send(others, their_scales);
+    });
+    std::vector<double> wanted, wanted_scales;
+    for (int64_t e = me * 2; e < me * 2 + 2; ++e)
+      for (size_t r = 0; r < kRanks; ++r)
+        for (int64_t i = 0; i < kTokens * kChoices; ++i) {
+          if (ranks[r]->experts[static_cast<size_t>(i)] != static_cast<double>(e)) continue;
+          const auto begin = values[r].begin() + i / kChoices * kWidth;
+          wanted.insert(wanted.end(), begin, begin + kWidth);
+          wanted_scales.push_back(steps[r][static_cast<size_t>(i / kChoices)]);
+        }
+    std::vector<double> got = rows.get_all(), got_scales = scales.get_all();
+    got.resize(wanted.size()), got_scales.resize(wanted_scales.size());
+    EXPECT_EQ(got, wanted) << "rank " << me;
+    EXPECT_EQ(got_scales, wanted_scales) << "rank " << me;
+  }
+  EXPECT_EQ(static_cast<int64_t>(bench().link_bytes) % (kWidth + 4), 0);
+  EXPECT_GT(bench().link_bytes, 0);
+}
+
 // What combine is given must be what dispatch gave.
 TEST_F(ExpertRanks, CombineKnowsWhatDispatchWrote) {
   std::vector<std::unique_ptr<Rank>> ranks;

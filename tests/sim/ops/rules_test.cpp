@@ -384,14 +384,19 @@ TEST_F(Rules, TheViewOfTheGatedProduct) {
 // Rows of one rank of two for experts.
 struct Sending {
   int64_t tokens = 3, width = 64, k = 2, experts = 4, room = 12;  // 3 tokens of each rank, 2 experts on each
+  int64_t global = 0, mode = 0;
+  aclDataType type = kBf16, scale = kFloat;
+  Dims scales = {12};
 };
 
 aclnnStatus send(const Sending& s) {
   bench().seat = {0, 2};
-  Array x(kBf16, {s.tokens, s.width}), chosen(kInt32, {s.tokens, s.k}), rows(kBf16, {s.room, s.width}),
-      assist(kInt32, {s.room * 128}), counts(kInt64, {s.experts / 2}), received(kInt32, {s.experts});
+  Array x(kBf16, {s.tokens, s.width}), chosen(kInt32, {s.tokens, s.k}), rows(s.type, {s.room, s.width}),
+      assist(kInt32, {s.room * 128}), counts(kInt64, {s.experts / 2}), received(kInt32, {s.experts}),
+      scales(s.scale, s.scales);
   return REFUSED(aclnnMoeDistributeDispatchV2, x, chosen, nullptr, nullptr, nullptr, "experts", 2, 0, s.experts, "", 0,
-                 0, 0, 0, 0, 0, 0, 0, nullptr, rows, nullptr, assist, counts, received, nullptr, nullptr);
+                 0, 0, 0, 0, s.mode, s.global, 0, nullptr, rows, s.mode == 2 ? scales.get() : nullptr, assist, counts,
+                 received, nullptr, nullptr);
 }
 
 TEST_F(Rules, RowsForExpertsHaveLimits) {
@@ -417,6 +422,41 @@ TEST_F(Rules, RowsForExpertsHaveLimits) {
   EXPECT_EQ(send({.tokens = 512, .width = 8192, .room = 2048}), 0) << bench().error;
   bench().machine.cann = Cann::V8_1;
   EXPECT_EQ(send({.width = 1024}), kAbsent);
+}
+
+TEST_F(Rules, RowsForExpertsMayBeInt8) {
+  EXPECT_EQ(send({.mode = 2, .type = kInt8}), 0) << bench().error;
+  in_its_versions(
+      Rule::DispatchQuant, [] { return send({.mode = 1, .type = kInt8}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchQuant, [] { return send({.mode = 2, .type = kBf16}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchQuant, [] { return send({.mode = 2, .type = kInt8, .scale = kHalf}); }, kSince85);
+  in_its_versions(
+      Rule::DispatchQuant,
+      [] {
+        return send({.mode = 2, .type = kInt8, .scales = {12, 1}});
+      },
+      kSince85);
+  in_its_versions(
+      Rule::DispatchRoom, [] { return send({.mode = 2, .type = kInt8, .scales = {11}}); }, kSince85);
+  // The windows of A3 have room for two bytes a number all the same.
+  bench().machine.generation = 3;
+  setenv("HCCL_BUFFSIZE", "48", 1);
+  const Sending most{.tokens = 512, .width = 8192, .room = 2048, .mode = 2, .type = kInt8, .scales = {2048}};
+  in_its_versions(
+      Rule::DispatchBuffer, [&] { return send(most); }, kSince85);
+  unsetenv("HCCL_BUFFSIZE");
+  EXPECT_EQ(send(most), 0) << bench().error;
+}
+
+// The last of several rounds has fewer tokens than globalBS tells; there is room for as many as in the others.
+TEST_F(Rules, RoundsMayHaveFewerTokens) {
+  EXPECT_EQ(send({.room = 16, .global = 8}), 0) << bench().error;
+  in_its_versions(
+      Rule::DispatchRoom, [] { return send({.room = 15, .global = 8}); }, kSince85);
+  EXPECT_EQ(send({.room = 16, .global = 4}), kLimit) << "3 tokens are more than 4 / 2";
+  EXPECT_EQ(send({.room = 20, .global = 9}), kLimit) << "9 are no equal shares of 2 ranks";
 }
 
 TEST_F(Rules, GatesWereNotRenormalised) {
