@@ -104,7 +104,7 @@ void KeyBuilder::add(const PipelineOptions& options) {
   add("observe linears", options.observe_linears);
   add("expand latents", options.expand_latents);
   add("observe experts", options.observe_experts);
-  add("sent tokens", fmt::format("{}/{}", options.ranks.sent_tokens, options.ranks.most_sent));
+  add("sent tokens", options.ranks.sent_tokens);
   add("ranks", fmt::format("{}/{}/{}/{}/{}", options.ranks.rank, options.ranks.size, options.ranks.experts,
                            options.ranks.sequences, options.ranks.reduce));
   for (const std::string_view name :

@@ -15,7 +15,6 @@
 #include "engine/learned.h"
 #include "engine/memory_rules.h"
 #include "models/foreign_fields.h"
-#include "ops/collectives.h"
 #include "passes/house_passes.h"
 #include "weights/loader.h"
 #include "weights/weight_cache.h"
@@ -485,10 +484,8 @@ Status Engine::choose_numbers() {
     options_.graph.pipeline.ranks = {options_.member->world().rank, options_.member->world().size,
                                      static_cast<int>(options_.ep_size), static_cast<int>(options_.sequence_parts),
                                      options_.reduce_over_ranks};
-  if (options_.dispatch && options_.member && options_.ep_size == options_.member->world().size) {
+  if (options_.dispatch && options_.member && options_.ep_size == options_.member->world().size)
     options_.graph.pipeline.ranks.sent_tokens = models::kSharedTokens;
-    options_.graph.pipeline.ranks.most_sent = kMostSentTokens;
-  }
   options_.graph.pipeline.part_inputs = {models::kSlotsInput,    models::kBordersInput,    models::kPartRowsInput,
                                          models::kOwnSlotsInput, models::kOwnBordersInput, models::kOwnRowsInput};
   const DeviceInfo& device = platform_.device->info();

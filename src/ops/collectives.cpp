@@ -317,7 +317,7 @@ void register_collective_ops(OpRegistry& ops) {
       "Tensor, "
       "Tensor, Tensor) : collective",
       infer_dispatch_over_ranks,
-      "[T, H], i32 [T, k] -> [D m, H], i32 [count + 1], i32 [D m, 128], i32 [E]: the rows that chose experts [first, "
+      "[T, H], i32 [T, k] -> [D m, H], i32 [count + 1], i32 [D m, 144], i32 [E]: the rows that chose experts [first, "
       "first + count), in their order, the borders of these, and what the ranks tell each other of them; each rank "
       "sends "
       "its share of the tokens, which are D in all: T, rounded up to a multiple of the ranks");
@@ -325,12 +325,12 @@ void register_collective_ops(OpRegistry& ops) {
       "dispatch_quantised(Tensor x, Index experts, *, int first, int count, int groups, int symbol) -> (Tensor, "
       "Tensor, Tensor, Tensor, Tensor) : collective",
       infer_dispatch_quantised,
-      "[T, H], i32 [T, k] -> i8 [D m, H], f32 [D m, 1], i32 [count + 1], i32 [D m, 128], i32 [E]: dispatch_over_ranks "
+      "[T, H], i32 [T, k] -> i8 [D m, H], f32 [D m, 1], i32 [count + 1], i32 [D m, 144], i32 [E]: dispatch_over_ranks "
       "of the two results of quantize_dynamic(x); each rank quantises its share of the tokens");
   ops.add(
       "combine_dispatched(Tensor y, Tensor weights, Index experts, Tensor sent, Tensor counts) -> Tensor : collective",
       infer_combine_dispatched,
-      "[D m, N] on each rank, f32 [T, k], i32 [T, k], i32 [D m, 128], i32 [E] -> [T, N] on all: moe_combine of the "
+      "[D m, N] on each rank, f32 [T, k], i32 [T, k], i32 [D m, 144], i32 [E] -> [T, N] on all: moe_combine of the "
       "rows "
       "that dispatch_over_ranks or dispatch_quantised brought; each rank adds those of its share of the tokens");
   ops.add(

@@ -6,11 +6,11 @@
 
 namespace reprise {
 
-// Tokens of a rank whose rows are sent: what Atlas A2 and A3 take (OT-2608
-// moe_distribute_dispatch_v2_tiling_arch22.cpp:482).
-constexpr int64_t kMostSentTokens = 256;
-// Numbers that ranks tell each other of a row that went to another one.
-constexpr int64_t kSentRowWords = 128;
+// Numbers that ranks tell each other of a row that went to another one: as many as Ascend's operators ask for (OT-2608
+// aclnnMoeDistributeDispatchV2.md:391-397), and what rows that go in several rounds need besides: their place, the
+// counts of each round, and up to a sixteenth more rows.
+constexpr int64_t kAssistWords = 128;
+constexpr int64_t kSentRowWords = 144;
 
 void register_collective_ops(OpRegistry& ops);
 

@@ -18,9 +18,8 @@ struct RankShare {
   int sequences = 1;  // divides size: over so many parts sequences are shared out, and a sequence's heads over the rest
   bool reduce = false;  // products whose input is cut give parts of sums, which are added over ranks
   // Rows are sent to the ranks of their experts, where the device has operators for that: the symbol of tokens, rounded
-  // up to a multiple of the ranks (0: they are not), and how many of a rank the operators take.
+  // up to a multiple of the ranks (0: they are not).
   int sent_tokens = 0;
-  int64_t most_sent = 0;
 
   // The part that the rank is of, and its place in it.
   int part() const { return rank / ranks_of_part(); }

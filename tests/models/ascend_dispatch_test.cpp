@@ -40,6 +40,7 @@ class Mixture {
     Json config =
         *parse_json(*read_file(testing_support::tiny_model_path("qwen3_moe_norm") + "/config.json"), "config.json");
     config["hidden_size"] = 64;
+    config["max_position_embeddings"] = 2048;
     config["decoder_sparse_step"] = 1;
     config["num_experts"] = 8;
     config["num_experts_per_tok"] = form.choices;
@@ -97,15 +98,20 @@ class Mixture {
   std::vector<checkpoint::TensorToWrite> tensors_;
 };
 
-std::vector<float> one_card(const std::string& folder, const AscendOptions& options) {
+using Traffic = std::vector<float> (*)(engine::Engine&);
+
+std::vector<float> usual_traffic(engine::Engine& e) { return decode_traffic(e, 6); }
+
+std::vector<float> one_card(const std::string& folder, const AscendOptions& options, Traffic traffic = usual_traffic) {
   auto engine = open_ascend(folder, options);
   EXPECT_TRUE(engine.is_ok()) << engine.status().message();
-  return engine.is_ok() ? decode_traffic(**engine, 6) : std::vector<float>();
+  return engine.is_ok() ? traffic(**engine) : std::vector<float>();
 }
 
 enum class Sent : uint8_t { No, AsTheyAre, AsInt8 };
 
-std::vector<float> several_cards(const std::string& folder, AscendOptions options, int cards, Sent sent) {
+std::vector<float> several_cards(const std::string& folder, AscendOptions options, int cards, Sent sent,
+                                 Traffic traffic = usual_traffic) {
   options.ep_size = cards;
   options.dispatch = true;
   auto world = engine::LocalWorld::start(
@@ -118,7 +124,7 @@ std::vector<float> several_cards(const std::string& folder, AscendOptions option
       std::chrono::seconds(120));
   EXPECT_TRUE(world.is_ok()) << world.status().message();
   if (!world.is_ok()) return {};
-  std::vector<float> out = decode_traffic((*world)->front(), 6);
+  std::vector<float> out = traffic((*world)->front());
   const engine::Engine& front = (*world)->front();
   EXPECT_EQ(applied(front, "rows are sent to the ranks of their experts") > 0, sent != Sent::No);
   EXPECT_EQ(applied(front, "int8 rows are sent to the ranks of their experts") > 0, sent == Sent::AsInt8);
@@ -196,6 +202,53 @@ TEST(AscendDispatch, Int8RowsBehindADenseLayerGiveTheBitsOfOneCard) {
   const std::vector<float> expected = one_card(model.path(), options);
   ASSERT_FALSE(expected.empty());
   EXPECT_EQ(expected, several_cards(model.path(), options, 2, Sent::AsInt8));
+}
+
+// Prompts of more tokens than the operators take of a card at a time: 256 on Atlas A2, 512 on A3.
+std::vector<float> long_traffic(engine::Engine& e) {
+  std::vector<float> out;
+  uint32_t seed = 5;
+  for (const size_t length : {1100, 601, 513, 3}) {
+    std::vector<int32_t> prompt(length);
+    for (int32_t& t : prompt) {
+      seed = seed * 1664525u + 1013904223u;
+      t = static_cast<int32_t>((seed >> 8) % static_cast<uint32_t>(e.config().vocab_size));
+    }
+    engine::Sequence s(prompt);
+    EXPECT_TRUE(e.reserve(s, s.size() + 1).is_ok());
+    for (int step = 0; step < 2; ++step) {
+      const engine::StepItem item{&s, s.uncached(), 1};
+      const auto logits = e.step({&item, 1});
+      EXPECT_TRUE(logits.is_ok()) << logits.status().message();
+      if (logits.is_ok()) out.insert(out.end(), logits->begin(), logits->end());
+      s.append(7);
+    }
+    e.release(s);
+  }
+  return out;
+}
+
+// 1100 tokens over two cards are 550 of each: three rounds of 184, 184 and 182. Where no graph has their size, others
+// of 1024 and 768 tokens are two rounds.
+TEST(AscendDispatch, LongPromptsGoInRounds) {
+  for (const bool lopsided : {false, true}) {
+    const Mixture model({.lopsided = lopsided});
+    AscendOptions usual{.prefill_sizes = {64, 640, 1152}, .context = 1152, .chunk = 1152};
+    AscendOptions eager = usual, whole = usual;
+    eager.policy = engine::GraphPolicy::Off;
+    whole.prefill = GraphMode::Whole;
+    for (const Sent sent : {Sent::AsTheyAre, Sent::AsInt8}) {
+      SCOPED_TRACE(fmt::format("lopsided {}, int8 {}", lopsided, sent == Sent::AsInt8));
+      for (AscendOptions* o : {&usual, &eager, &whole})
+        if (sent == Sent::AsInt8) o->quantization = checkpoint::Quantization::W8A8Int8;
+      const std::vector<float> one = one_card(model.path(), usual, long_traffic);
+      ASSERT_FALSE(one.empty());
+      EXPECT_EQ(one, several_cards(model.path(), usual, 2, sent, long_traffic));
+      EXPECT_EQ(one, several_cards(model.path(), eager, 2, sent, long_traffic)) << "without graphs";
+      EXPECT_EQ(one, several_cards(model.path(), whole, 2, sent, long_traffic)) << "prefill in one graph";
+      EXPECT_EQ(one, several_cards(model.path(), usual, 4, sent, long_traffic)) << "four cards";
+    }
+  }
 }
 
 // Rows of 48 numbers, and 5 experts over 2 cards.
