@@ -40,7 +40,20 @@ TEST(AscendRounds, WindowsOfA3HoldEachExpertApart) {
   ASSERT_FALSE(small.is_ok());
   EXPECT_EQ(small.message(),
             "HCCL_BUFFSIZE of 100 MB holds 13 tokens of a rank at a time, and rows are sent from 16 on; 120 MB hold "
-            "these, 3826 MB the most that the operators take, 512");
+            "these, 3824 MB the most that the operators take, 512");
+}
+
+// Small rounds of few rows each have little room for what is told of many experts.
+TEST(AscendRounds, CountsOfAllExpertsHaveRoom) {
+  const SentShape shape{2, 128, 1, 7168};  // a token of each of two ranks brings two rows
+  const RoundLimits limits{.tokens = 256, .third = false, .megabytes = 5};
+  ASSERT_EQ(shape.tokens_at_once(limits), 18);
+  const Status small = shape.fits(limits);
+  ASSERT_FALSE(small.is_ok());
+  EXPECT_NE(small.message().find("rounds of 18 tokens of a rank have too little room for the counts of 256 experts"),
+            std::string::npos)
+      << small.message();
+  EXPECT_TRUE(shape.fits({.tokens = 256, .third = false, .megabytes = 6}).is_ok());
 }
 
 void expect_rounds(int64_t tokens, int64_t at_once, const std::vector<int64_t>& wanted, int64_t rows_of_token = 1,

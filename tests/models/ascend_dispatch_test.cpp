@@ -20,6 +20,7 @@ using testing_support::applied;
 using testing_support::AscendOptions;
 using testing_support::decode_traffic;
 using testing_support::open_ascend;
+using testing_support::Setting;
 
 constexpr int64_t kLayers = 2;
 
@@ -27,19 +28,21 @@ struct Form {
   int64_t choices = 3;    // of a token
   bool lopsided = false;  // a router of zeros chooses the first experts for all tokens
   bool dense = false;     // the first layer has no experts
+  int64_t width = 64;     // numbers of a row
 };
 
-// A mixture of 8 experts with rows of 64 numbers, which the operators take; random weights.
+// A mixture of 8 experts with rows that the operators take; random weights.
 class Mixture {
  public:
   explicit Mixture(const Form& form = {})
-      : to_(fmt::format("{}/reprise_mixture_{}_{}{}{}", testing::TempDir(), ::getpid(), form.choices, form.lopsided,
-                        form.dense)),
+      : to_(fmt::format("{}/reprise_mixture_{}_{}{}{}_{}", testing::TempDir(), ::getpid(), form.choices, form.lopsided,
+                        form.dense, form.width)),
         form_(form) {
     std::filesystem::create_directories(to_);
     Json config =
         *parse_json(*read_file(testing_support::tiny_model_path("qwen3_moe_norm") + "/config.json"), "config.json");
-    config["hidden_size"] = 64;
+    const int64_t w = form.width;
+    config["hidden_size"] = w;
     config["max_position_embeddings"] = 2048;
     config["decoder_sparse_step"] = 1;
     config["num_experts"] = 8;
@@ -49,23 +52,24 @@ class Mixture {
     config["moe_intermediate_size"] = 32;
     if (form.dense) config["mlp_only_layers"] = {0}, config["intermediate_size"] = 96;
     std::ofstream(to_ + "/config.json") << config.dump();
-    add("model.embed_tokens.weight", {263, 64});
-    add("model.norm.weight", {64});
+    add("model.embed_tokens.weight", {263, w});
+    add("model.norm.weight", {w});
     for (int64_t layer = 0; layer < kLayers; ++layer) {
       const std::string at = fmt::format("model.layers.{}.", layer);
-      for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) add(at + norm + ".weight", {64});
-      for (const char* p : {"q", "k", "v", "o"}) add(at + "self_attn." + p + "_proj.weight", {64, 64});
+      for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) add(at + norm + ".weight", {w});
+      for (const char* p : {"q", "k", "v"}) add(at + "self_attn." + p + "_proj.weight", {64, w});
+      add(at + "self_attn.o_proj.weight", {w, 64});
       for (const char* p : {"q", "k"}) add(at + "self_attn." + p + "_norm.weight", {16});
       if (form.dense && layer == 0) {
-        for (const char* p : {"gate", "up"}) add(fmt::format("{}mlp.{}_proj.weight", at, p), {96, 64});
-        add(at + "mlp.down_proj.weight", {64, 96});
+        for (const char* p : {"gate", "up"}) add(fmt::format("{}mlp.{}_proj.weight", at, p), {96, w});
+        add(at + "mlp.down_proj.weight", {w, 96});
         continue;
       }
-      add(at + "mlp.gate.weight", {8, 64});
+      add(at + "mlp.gate.weight", {8, w});
       for (int e = 0; e < 8; ++e) {
         const std::string expert = fmt::format("{}mlp.experts.{}.", at, e);
-        for (const char* p : {"gate", "up"}) add(expert + p + "_proj.weight", {32, 64});
-        add(expert + "down_proj.weight", {64, 32});
+        for (const char* p : {"gate", "up"}) add(expert + p + "_proj.weight", {32, w});
+        add(expert + "down_proj.weight", {w, 32});
       }
     }
     const Status written = checkpoint::write_safetensors(to_ + "/model.safetensors", tensors_);
@@ -111,7 +115,7 @@ std::vector<float> one_card(const std::string& folder, const AscendOptions& opti
 enum class Sent : uint8_t { No, AsTheyAre, AsInt8 };
 
 std::vector<float> several_cards(const std::string& folder, AscendOptions options, int cards, Sent sent,
-                                 Traffic traffic = usual_traffic) {
+                                 Traffic traffic = usual_traffic, const std::string& why = "") {
   options.ep_size = cards;
   options.dispatch = true;
   auto world = engine::LocalWorld::start(
@@ -129,6 +133,7 @@ std::vector<float> several_cards(const std::string& folder, AscendOptions option
   EXPECT_EQ(applied(front, "rows are sent to the ranks of their experts") > 0, sent != Sent::No);
   EXPECT_EQ(applied(front, "int8 rows are sent to the ranks of their experts") > 0, sent == Sent::AsInt8);
   EXPECT_EQ(applied(front, "they are not sent to the ranks of their experts") > 0, sent == Sent::No);
+  if (!why.empty()) EXPECT_GT(applied(front, why.c_str()), 0);
   if (options.policy != engine::GraphPolicy::Off) {
     EXPECT_GT((*world)->front().runner("decode")->stats().replays, 0u);
     EXPECT_GT((*world)->front().runner("prefill")->stats().replays, 0u);
@@ -249,6 +254,28 @@ TEST(AscendDispatch, LongPromptsGoInRounds) {
       EXPECT_EQ(one, several_cards(model.path(), usual, 4, sent, long_traffic)) << "four cards";
     }
   }
+}
+
+// Windows hold fewer tokens than the operators take: 42 of a card on Atlas A2, 157 on A3.
+TEST(AscendDispatch, RoundsAreAsSmallAsTheWindows) {
+  const Mixture model({.width = 1024});
+  AscendOptions options{.prefill_sizes = {64, 640, 1152}, .context = 1152, .chunk = 1152};
+  options.quantization = checkpoint::Quantization::W8A8Int8;
+  for (const auto& [soc, megabytes] : {std::pair{"Ascend910B1", "5"}, {"Ascend910_9391", "8"}}) {
+    SCOPED_TRACE(soc);
+    const Setting chip("ASCEND_SIM_SOC", soc), windows("HCCL_BUFFSIZE", megabytes);
+    EXPECT_EQ(one_card(model.path(), options, long_traffic),
+              several_cards(model.path(), options, 2, Sent::AsInt8, long_traffic));
+  }
+}
+
+TEST(AscendDispatch, TooSmallWindowsAreTold) {
+  const Mixture model;
+  const Setting windows("HCCL_BUFFSIZE", "4");
+  const AscendOptions options{.prefill_sizes = {64, 128}, .context = 128};
+  const std::string told =
+      "HCCL_BUFFSIZE of 4 MB holds 0 tokens of a rank at a time, and rows are sent from 16 on; 5 MB";
+  EXPECT_EQ(one_card(model.path(), options), several_cards(model.path(), options, 2, Sent::No, usual_traffic, told));
 }
 
 // Rows of 48 numbers, and 5 experts over 2 cards.

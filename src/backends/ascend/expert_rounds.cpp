@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "ops/collectives.h"
+
 namespace reprise::ascend {
 namespace {
 
@@ -36,7 +38,15 @@ int64_t SentShape::tokens_at_once(const RoundLimits& limits) const {
 
 Status SentShape::fits(const RoundLimits& limits) const {
   const int64_t held = tokens_at_once(limits);
-  if (held >= kFewest) return Status::ok();
+  if (held >= kFewest) {
+    // What two rounds of one token more than one holds tell each other: in none is less room for the counts.
+    const int64_t spare = kSentRowWords - kAssistWords - 1, all = experts * ranks;
+    if (2 * all + 16 <= rows_of_token() * (spare * (held + 1) - kAssistWords - 1)) return Status::ok();
+    return error(Code::Unsupported,
+                 "rounds of {} tokens of a rank have too little room for the counts of {} experts; a larger "
+                 "HCCL_BUFFSIZE than {} MB holds more tokens at a time",
+                 held, all, limits.megabytes);
+  }
   const int64_t besides = limits.third ? 0 : 4 * kMebi;
   const auto needed = [&](int64_t tokens) { return (tokens * window_bytes(limits) + besides + kMebi - 1) / kMebi; };
   return error(Code::Unsupported,
