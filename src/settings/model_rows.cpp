@@ -105,11 +105,10 @@ std::vector<Setting> engine_rows() {
                    "over the processes of a part",
                    "1")),
       flag("enable_expert_parallel", "vLLM's word for `ep_size` equal to `tp_size`"),
-      choice(
-          "moe_a2a_backend", {"none", "auto", "deepep", "mooncake", "ascend_fuseep", "nixl", "mori", "flashinfer"},
-          "deepep: on ascend, with `ep_size` equal to `tp_size`, rows go to the ranks of their experts alone, in steps "
-          "that CANN's operators for that take; all others: ranks exchange the results of all rows",
-          "none"),
+      choice("moe_a2a_backend", {"none", "auto", "deepep", "mooncake", "ascend_fuseep", "nixl", "mori", "flashinfer"},
+             "deepep: on ascend, with `ep_size` equal to `tp_size`, rows go to the ranks of their experts alone, where "
+             "CANN's operators for that take them; all others: ranks exchange the results of all rows",
+             "none"),
       choice("dist_launcher", {"auto", "self", "env", "mpi"},
              "who starts these processes: this program (self), or a launcher whose variables say which one this is "
              "(env: OMPI_COMM_WORLD_*, PMI_*, SLURM_*; mpi: and all of them exchange data over MPI, as those of "

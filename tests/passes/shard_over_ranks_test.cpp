@@ -18,11 +18,13 @@ struct Sharded {
   PipelineReport report;
 };
 
-Result<Sharded> shard(const Platform& platform, const test::TinyModel& model, RankShare share, bool fused = true) {
+Result<Sharded> shard(const Platform& platform, const test::TinyModel& model, RankShare share, bool fused = true,
+                      std::shared_ptr<const checkpoint::QuantPlan> plan = nullptr) {
   Graph g = test::trace_tiny(model, *platform.ops);
   PipelineOptions options;
   options.greedy = true;
   options.ranks = share;
+  options.quantisation = std::move(plan);
   if (!fused) options.passes.enable = {"none"};
   ASSIGN_OR_RETURN(PipelineReport report, run_pipeline(g, options, platform));
   RETURN_IF_ERROR(verify(g));
@@ -60,6 +62,54 @@ TEST(ShardOverRanks, AllRanksRunTheSameCollectives) {
         // each.
         if (std::string_view(family) == "LlamaForCausalLM") EXPECT_EQ(first.size(), 1u + 2 * 4 + 2);
       }
+}
+
+int64_t count(const Graph& g, std::string_view op) {
+  int64_t n = 0;
+  for (const Node* node = g.first(); node; node = node->next) n += node->op->name == op;
+  return n;
+}
+
+bool says(const Sharded& s, std::string_view words) {
+  for (const PassReport& p : s.report.passes)
+    for (const PassRemark& r : p.applied)
+      if (r.reason.find(words) != std::string::npos) return true;
+  return false;
+}
+
+// Rows go as they are, or as the int8 numbers and scales that experts read: one call in place of a pair of gathers, and
+// the rows of the other products stay where they are. Rows in one scale for all tokens are not sent.
+TEST(ShardOverRanks, RowsAreSentAsExpertsReadThem) {
+  using checkpoint::LinearScheme;
+  using checkpoint::LinearStorage;
+  const Platform platform = test::null_platform();
+  const auto plan = [](LinearScheme scheme, LinearStorage storage) {
+    auto p = std::make_shared<checkpoint::QuantPlan>();
+    p->format = checkpoint::Quantization::W8A8Int8;
+    p->others = {scheme, storage, 0.5f, 3};
+    return p;
+  };
+  test::TinyModel model{"MixtralForCausalLM", 2};
+  model.token_shares = 2;
+  for (int rank = 0; rank < 2; ++rank) {
+    RankShare share{rank, 2, 2};
+    share.sent_tokens = models::kSharedTokens;
+    const auto floats = shard(platform, model, share);
+    ASSERT_TRUE(floats.is_ok()) << floats.status().message();
+    EXPECT_EQ(count(floats->graph, "dispatch_over_ranks"), 2);
+    EXPECT_EQ(count(floats->graph, "combine_dispatched"), 2);
+    EXPECT_FALSE(says(*floats, "int8 rows are sent"));
+    const auto int8 = shard(platform, model, share, false, plan(LinearScheme::W8A8Dynamic, LinearStorage::Floats));
+    ASSERT_TRUE(int8.is_ok()) << int8.status().message();
+    EXPECT_EQ(count(int8->graph, "dispatch_quantised"), 2);
+    EXPECT_EQ(count(int8->graph, "combine_dispatched"), 2);
+    EXPECT_EQ(count(int8->graph, "dispatch_over_ranks"), 0);
+    EXPECT_EQ(count(int8->graph, "index_select"), 1) << "that of the rows with logits";
+    EXPECT_TRUE(says(*int8, "int8 rows are sent to the ranks of their experts; 3 of 6 are here"));
+    const auto one = shard(platform, model, share, false, plan(LinearScheme::W8A8Static, LinearStorage::ModelSlim));
+    ASSERT_TRUE(one.is_ok()) << one.status().message();
+    EXPECT_EQ(count(one->graph, "dispatch_quantised") + count(one->graph, "dispatch_over_ranks"), 0);
+  }
 }
 
 // What leads to the output, by op and the columns of its result.

@@ -50,6 +50,7 @@ struct TinyModel {
   bool tied = true;
   int64_t vocabulary = 263;
   bool sampling = false;
+  int64_t token_shares = 1;
 };
 
 inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype = DType::BF16,
@@ -83,6 +84,7 @@ inline Graph trace_tiny(const TinyModel& m, const OpRegistry& ops, DType dtype =
   o.max_pages = 2;
   o.pool_pages = 6;
   o.sampling = m.sampling;
+  o.token_shares = m.token_shares;
   auto g = models::trace_model(**spec, {*fields, {}}, o, ops);
   EXPECT_TRUE(g.is_ok()) << g.status().message();
   return std::move(*g);
