@@ -127,6 +127,7 @@ Sharder::Sending Sharder::sending(const Node& n, const Cut& mine) {
     if (u.declared().role != OperandRole::Starts) return no("the borders of experts are asked for");
   if (!s.combine) return no("rows do not come back");
   const TensorType &chosen = n.in[0]->type, &y = s.combine->in[0]->type;
+  if (s.x->type.dtype == DType::I8) return no("rows are int8 in a scale that all of them have");
   if (!same_dim(y.shape[1], s.x->type.shape[1])) return no("rows do not come back as wide as they are sent");
   const auto symbol = static_cast<SymbolId>(share_.sent_tokens);
   const Dim rows(std::min(chosen.shape[1].factor, mine.count), symbol);
@@ -191,7 +192,10 @@ Status Sharder::route(const Node& n) {
   }
   ASSIGN_OR_RETURN(std::vector<Value*> in, all_whole(n));
   RETURN_IF_ERROR(add(n, std::move(in), std::nullopt));
-  if (!combined_over_ranks(n, mine)) return Status::ok();
+  if (!combined_over_ranks(n, mine)) {
+    if (!kept.empty()) c_.applied(*placed(n.result()).value->def, "all ranks have all rows" + kept);
+    return Status::ok();
+  }
   ASSIGN_OR_RETURN(Node * own,
                    call("own_rows", {placed(n.result(0)).value, placed(n.result(2)).value},
                         {{"first", mine.first}, {"count", mine.count}, {"top_k", n.in[0]->type.shape[1].factor}}));

@@ -97,6 +97,26 @@ Decision sampled_tokens(engine::Engine& e) {
           why.empty() ? "drawn where the logits are, also under grammars, biases and penalties" : why};
 }
 
+// Whether rows go to the ranks of their experts alone, where that was asked for; else why not.
+void add_sent_rows(std::vector<Decision>& rows, const engine::Engine& e) {
+  if (e.options().graph.pipeline.ranks.sent_tokens == 0) return;
+  constexpr std::string_view kWords = "sent to the ranks of their experts", kNot = "not sent";
+  std::vector<std::string> reasons;
+  bool all = true;
+  for (const char* phase : {"decode", "prefill"}) {
+    const PipelineReport* report = e.passes(phase);
+    if (!report) continue;
+    for (const PassReport& p : report->passes)
+      for (const PassRemark& r : p.applied) {
+        if (r.reason.find(kWords) == std::string::npos) continue;
+        all = all && r.reason.find(kNot) == std::string::npos;
+        if (std::find(reasons.begin(), reasons.end(), r.reason) == reasons.end()) reasons.push_back(r.reason);
+      }
+  }
+  if (!reasons.empty())
+    rows.push_back({"rows of experts", all ? "sent" : "exchanged", fmt::format("{}", fmt::join(reasons, "; "))});
+}
+
 // Which list of factors turns positions, of models with two.
 void add_rotation(std::vector<Decision>& rows, const engine::Engine& e) {
   const checkpoint::RopeScaling& rope = e.config().rope;
@@ -145,6 +165,7 @@ std::vector<Decision> decisions(engine::Engine& e) {
                   fmt::format("the same graphs, up to {} rows with logits a step", e.max_step_rows())});
   rows.push_back(sampled_tokens(e));
   add_drafts(rows, e, rows[0].mode);
+  add_sent_rows(rows, e);
   add_rotation(rows, e);
   return rows;
 }

@@ -109,6 +109,7 @@ TEST(ShardOverRanks, RowsAreSentAsExpertsReadThem) {
     const auto one = shard(platform, model, share, false, plan(LinearScheme::W8A8Static, LinearStorage::ModelSlim));
     ASSERT_TRUE(one.is_ok()) << one.status().message();
     EXPECT_EQ(count(one->graph, "dispatch_quantised") + count(one->graph, "dispatch_over_ranks"), 0);
+    EXPECT_TRUE(says(*one, "they are not sent to the ranks of their experts: rows are int8 in a scale that all"));
   }
 }
 
