@@ -1,5 +1,7 @@
 #include "backends/ascend/communicator.h"
 
+#include <cstdlib>
+
 #include "backends/ascend/library.h"
 
 namespace reprise::ascend {
@@ -24,6 +26,9 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<const L
                  fmt::join(absent, ", "));
   ASSIGN_OR_RETURN(out->comm_, out->meet());
   if (!for_experts || !hccl.HcclGetCommName) return out;
+  // All ranks have windows of one size (OT-2608 aclnnMoeDistributeDispatchV2.md:617), by which they count rounds alike.
+  const char* megabytes = std::getenv("HCCL_BUFFSIZE");
+  RETURN_IF_ERROR(out->member_->agree("HCCL_BUFFSIZE", megabytes ? megabytes : ""));
   ASSIGN_OR_RETURN(out->experts_, out->meet());
   char name[128] = {};
   RETURN_IF_ERROR(out->check(hccl.HcclGetCommName(out->experts_, name), "name a communicator"));
