@@ -84,6 +84,11 @@ Status Staging::upload(Stream& stream) const {
   return Status::ok();
 }
 
+std::span<const uint8_t> Staging::shared() const {
+  if (between_) return {between_.as<uint8_t>(), slot_bytes_};
+  return host_ ? std::span<const uint8_t>() : std::span<const uint8_t>(buffer_.as<uint8_t>(), buffer_.size());
+}
+
 void Staging::show() const {
   if (between_) std::memcpy(between_.data(), host_.as<uint8_t>() + host_offset(), slot_bytes_);
 }

@@ -54,10 +54,8 @@ class Staging {
   void show() const;
   void take();
   size_t bytes() const { return buffer_.size(); }
-  // Where the host writes what devices read; empty where each rank has a copy.
-  std::span<const uint8_t> shared() const {
-    return host_ ? std::span<const uint8_t>() : std::span(buffer_.as<uint8_t>(), buffer_.size());
-  }
+  // What all ranks of this host see of what the front wrote, for those of other hosts; empty where that is nothing.
+  std::span<const uint8_t> shared() const;
 
  private:
   size_t place();  // where each input lies; how many bytes all are

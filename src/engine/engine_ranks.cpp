@@ -73,9 +73,10 @@ Status Engine::check_ranks() const {
     return invalid("`tp_size` {}: {} has {} query heads{}; allowed: {}", size, f.architecture, heads,
                    groups == heads ? "" : fmt::format(" in {} groups", groups), fmt::join(allowed, ", "));
   RETURN_IF_ERROR(check_expert_ranks());
-  if (!options_.member->world().one_host() && platform_.device->info().kind != DeviceKind::Cpu)
-    return error(Code::Unsupported, "ranks of several hosts exchange data on cpu alone yet; on {} allowed: one host",
-                 device_kind_name(platform_.device->info().kind));
+  const DeviceKind kind = platform_.device->info().kind;
+  if (!options_.member->world().one_host() && kind != DeviceKind::Cpu && kind != DeviceKind::Ascend)
+    return error(Code::Unsupported, "ranks of several hosts exchange data on cpu and ascend; on {} allowed: one host",
+                 device_kind_name(kind));
   return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());
 }
 
@@ -191,7 +192,8 @@ Status Engine::tell_beside(const Flight& f, int slot) {
                   .beside = 1,
                   .slot = static_cast<uint8_t>(slot),
                   .size = f.plan.size,
-                  .live = f.live});
+                  .live = f.live},
+                 staging_.shared());
 }
 
 // Tokens that this rank's device has from the step before, by the marks in their places.

@@ -173,6 +173,28 @@ Outcome on_two_hosts(const std::string& command) {
 }
 constexpr int kNoNamespaces = 77;
 
+// Devices of two hosts: HCCL between them, and the steps' inputs by the link. Each process of --dist-launcher mpi is a
+// host of its own.
+TEST_F(Hosts, AscendDevicesOfTwoHostsGiveTheTokensOfOne) {
+  const auto flags = [](const std::string& model) {
+    return "--device ascend --ascend-runtime sim --dtype bfloat16 --log-level error --model-path " +
+           model_folder(model);
+  };
+  const auto on_hosts = [&](const std::string& model, int ranks, const std::string& more) {
+    return tokens_of(run_binary(generate(flags(model), fmt::format("--tp-size {} --dist-launcher mpi {}", ranks, more)),
+                                mpirun(ranks)));
+  };
+  const auto on_one = [&](const std::string& model, const std::string& more) {
+    return tokens_of(run_binary(generate(flags(model), more)));
+  };
+  const std::string one = on_one("qwen3_untied", "");
+  EXPECT_EQ(on_hosts("qwen3_untied", 2, ""), one);
+  EXPECT_EQ(on_hosts("qwen3_untied", 2, "--verify-replay 1"), one);
+  const std::string experts = on_one("mixtral_top2", "");
+  EXPECT_EQ(on_hosts("mixtral_top2", 2, "--ep-size 2"), experts);
+  EXPECT_EQ(on_hosts("mixtral_top2", 2, "--ep-size 2 --moe-a2a-backend deepep"), experts);
+}
+
 TEST_F(Hosts, TwoHostsGiveTheSameTokens) {
   const OneThread model;
   const auto two = [&](int ranks, const std::string& flags, const std::string& how) {

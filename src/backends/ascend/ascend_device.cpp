@@ -122,16 +122,16 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
                  counted.is_ok() ? "the driver knows of none" : counted.message());
   AscendParts parts;
   const ranks::World world = options.member ? options.member->world() : ranks::World{};
-  if (world.size > static_cast<int>(count))
-    return invalid("`tp_size` {}: {} Ascend device{} visible here (ASCEND_RT_VISIBLE_DEVICES); allowed: 1 to {}",
-                   world.size, count, count == 1 ? " is" : "s are", count);
-  if (options.index + world.size > static_cast<int>(count))
+  if (world.local_size > static_cast<int>(count))
+    return invalid("`tp_size` {}: {} Ascend device{} visible here (ASCEND_RT_VISIBLE_DEVICES); allowed{}: 1 to {}",
+                   world.size, count, count == 1 ? " is" : "s are", world.one_host() ? "" : " of this host", count);
+  if (options.index + world.local_size > static_cast<int>(count))
     return invalid(
         "`dp_size`: replica {} would be on device {}, and {} visible here (ASCEND_RT_VISIBLE_DEVICES); "
         "allowed: 1 to {}",
         options.index, options.index, count == 1 ? "1 is" : fmt::format("{} are", count),
-        static_cast<int>(count) / world.size);
-  parts.context = std::make_shared<Context>(library, options.fused_attention, options.index + world.rank);
+        static_cast<int>(count) / world.local_size);
+  parts.context = std::make_shared<Context>(library, options.fused_attention, options.index + world.local_rank);
   RETURN_IF_ERROR(parts.context->attach());
   size_t free = 0, total = 0;
   RETURN_IF_ERROR(library->check(library->aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "ask for the device's memory"));
@@ -152,7 +152,7 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   info.computes = library->computes();
   int64_t cache_bytes = 0;
   const bool told = library->aclGetDeviceCapability &&
-                    library->aclGetDeviceCapability(static_cast<uint32_t>(options.index + world.rank),
+                    library->aclGetDeviceCapability(static_cast<uint32_t>(options.index + world.local_rank),
                                                     ACL_DEVICE_INFO_L2_SIZE, &cache_bytes) == ACL_SUCCESS;
   info.read_ahead = read_ahead_of(info.isa, library->aclrtCmoAsync != nullptr, told ? cache_bytes : 0);
   info.notes = notes_of(*parts.context);

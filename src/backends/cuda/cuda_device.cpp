@@ -265,7 +265,8 @@ Result<int> device_of(const CudaOptions& options) {
   }
   const ranks::World world = options.member ? options.member->world() : ranks::World{};
   if (!world.one_host())
-    return error(Code::Unsupported, "ranks of several hosts exchange data on cpu alone yet; on cuda allowed: one host");
+    return error(Code::Unsupported,
+                 "ranks of several hosts exchange data on cpu and ascend; on cuda allowed: one host");
   const int here = count - options.index;
   if (here < 1)
     return invalid("GPU {} is not visible here (CUDA_VISIBLE_DEVICES); allowed: 0 to {}", options.index, count - 1);
