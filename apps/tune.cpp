@@ -8,6 +8,7 @@
 #include "base/kv_page.h"
 #include "command.h"
 #include "common/flags.h"
+#include "common/model_flags.h"
 #include "measurement/machine_probe.h"
 #include "measurement/one_batch.h"
 #include "tuning/tuner.h"
