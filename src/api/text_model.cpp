@@ -38,9 +38,14 @@ text::GgufTokenizer for_text(const checkpoint::GgufTokenizer& g) {
   t.eos = g.eos_id.value_or(-1);
   t.unk = g.unk_id.value_or(-1);
   t.pad = g.pad_id.value_or(-1);
+  t.sep = g.sep_id.value_or(-1);
+  t.mask = g.mask_id.value_or(-1);
+  t.charsmap = g.charsmap;
   t.add_bos = g.add_bos;
   t.add_eos = g.add_eos;
+  t.add_sep = g.add_sep;
   t.add_space_prefix = g.add_space_prefix;
+  t.remove_extra_whitespaces = g.remove_extra_whitespaces;
   return t;
 }
 
@@ -55,13 +60,14 @@ Result<std::optional<OrderedJson>> read_optional_json(const fs::path& path) {
 
 Result<std::vector<std::pair<std::string, std::string>>> gguf_tokenizer_files(const checkpoint::GgufFile& file) {
   ASSIGN_OR_RETURN(const auto metadata, checkpoint::read_gguf_tokenizer(file));
-  ASSIGN_OR_RETURN(const Json tokenizer, text::tokenizer_json_from_gguf(for_text(metadata)));
+  const auto tokenizer = text::tokenizer_json_from_gguf(for_text(metadata));
+  if (!tokenizer) return tokenizer.status().at(file.source());
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   for (const auto& [name, id] : {std::pair{"bos_token", metadata.bos_id}, std::pair{"eos_token", metadata.eos_id},
                                  std::pair{"unk_token", metadata.unk_id}, std::pair{"pad_token", metadata.pad_id}})
     if (id) config[name] = metadata.tokens[static_cast<size_t>(*id)];
   if (!metadata.chat_template.empty()) config["chat_template"] = metadata.chat_template;
-  return std::vector<std::pair<std::string, std::string>>{{"tokenizer.json", tokenizer.dump()},
+  return std::vector<std::pair<std::string, std::string>>{{"tokenizer.json", tokenizer->dump()},
                                                           {"tokenizer_config.json", config.dump(2) + "\n"}};
 }
 
@@ -117,8 +123,9 @@ Status TextModel::open_folder(const std::string& path) {
 Status TextModel::open_gguf(const checkpoint::GgufFile& file) {
   auto metadata = checkpoint::read_gguf_tokenizer(file);
   if (!metadata) return metadata.status().code() == Code::NotFound ? Status::ok() : metadata.status();
-  ASSIGN_OR_RETURN(auto made, text::Tokenizer::from_gguf(for_text(*metadata)));
-  tokenizer_.emplace(std::move(made));
+  auto made = text::Tokenizer::from_gguf(for_text(*metadata));
+  if (!made) return made.status().at(file.source());
+  tokenizer_.emplace(std::move(*made));
   special_tokens_ = OrderedJson::object();
   for (const auto& [name, id] : {std::pair{"bos_token", metadata->bos_id}, std::pair{"eos_token", metadata->eos_id},
                                  std::pair{"unk_token", metadata->unk_id}, std::pair{"pad_token", metadata->pad_id}})

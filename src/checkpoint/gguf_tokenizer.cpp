@@ -49,6 +49,16 @@ Status read_scores(const GgufFile& file, GgufTokenizer& out) {
   return Status::ok();
 }
 
+Status read_charsmap(const GgufFile& file, GgufTokenizer& out) {
+  constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
+  const GgufValue* v = file.find_value(kKey);
+  if (!v) return Status::ok();
+  if (!v->is_array_of(GgufValueType::U8) && !v->is_array_of(GgufValueType::I8))
+    return invalid("{}: metadata \"{}\" is not an array of bytes", file.source(), kKey);
+  out.charsmap.emplace(v->bytes.begin(), v->bytes.end());
+  return Status::ok();
+}
+
 Status read_id(const GgufFile& file, std::string_view key, size_t tokens, std::optional<int64_t>& out) {
   ASSIGN_OR_RETURN(out, file.integer(key));
   if (!out || (*out >= 0 && static_cast<uint64_t>(*out) < tokens)) return Status::ok();
@@ -73,6 +83,7 @@ Result<GgufTokenizer> read_gguf_tokenizer(const GgufFile& file) {
   if (merges) out.merges.assign(merges->strings.begin(), merges->strings.end());
   RETURN_IF_ERROR(read_kinds(file, out));
   RETURN_IF_ERROR(read_scores(file, out));
+  RETURN_IF_ERROR(read_charsmap(file, out));
 
   struct Text {
     std::string_view key;
@@ -103,6 +114,7 @@ Result<GgufTokenizer> read_gguf_tokenizer(const GgufFile& file) {
   };
   for (const Flag& flag : {Flag{"tokenizer.ggml.add_bos_token", &GgufTokenizer::add_bos},
                            {"tokenizer.ggml.add_eos_token", &GgufTokenizer::add_eos},
+                           {"tokenizer.ggml.add_sep_token", &GgufTokenizer::add_sep},
                            {"tokenizer.ggml.add_space_prefix", &GgufTokenizer::add_space_prefix},
                            {"tokenizer.ggml.remove_extra_whitespaces", &GgufTokenizer::remove_extra_whitespaces}}) {
     ASSIGN_OR_RETURN(out.*flag.member, file.boolean(flag.key));

@@ -65,6 +65,8 @@ void PreTokenizer::add_digits(bool individual) {
   steps_.push_back({Kind::Digits, individual ? Behavior::Isolated : Behavior::Contiguous});
 }
 
+void PreTokenizer::add_whitespace_split() { steps_.push_back({Kind::WhitespaceSplit, Behavior::Removed}); }
+
 void PreTokenizer::add_metaspace(std::string replacement, Prepend prepend, bool split) {
   Step step{Kind::Metaspace, Behavior::MergedWithNext};
   step.pattern.push_back(TextPattern::literal(replacement));

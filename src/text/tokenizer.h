@@ -19,21 +19,26 @@ namespace reprise::text {
 
 // The tokenizer metadata of a GGUF file; the code that reads the file fills it.
 struct GgufTokenizer {
-  std::string model;                // "gpt2" (byte-level BPE) or "llama" (SentencePiece-style)
+  std::string model;                // "gpt2" (byte-level BPE), "llama" (SentencePiece-style) or "t5" (unigram)
   std::string pre;                  // how "gpt2" cuts words; "" is "default"
   std::vector<std::string> tokens;  // by id
   std::vector<std::string> merges;  // "left right", best first; for "gpt2"
-  std::vector<float> scores;        // by id; for "llama"
+  std::vector<float> scores;        // by id; for "llama" and "t5"
   std::vector<int32_t>
       token_types;  // by id, or empty: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
   int64_t bos = -1;
   int64_t eos = -1;
   int64_t unk = -1;
   int64_t pad = -1;
+  int64_t sep = -1;
+  int64_t mask = -1;
+  std::optional<std::string> charsmap;  // the bytes by which "t5" rewrites characters
   // Where the file is silent, what this kind of vocabulary usually does.
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
+  std::optional<bool> add_sep;  // between two texts, behind the end token of the first
   std::optional<bool> add_space_prefix;
+  std::optional<bool> remove_extra_whitespaces;
 };
 
 struct EncodeOptions {
@@ -51,7 +56,7 @@ struct EncodedPair {
 struct TokenizerParts;
 
 // The same tokenizer as the content of a tokenizer.json, for programs that read no GGUF. Unsupported for "llama"
-// vocabularies: tokenizer.json has no model that merges by score.
+// vocabularies, as tokenizer.json has no model that merges by score, and for "t5".
 Result<Json> tokenizer_json_from_gguf(const GgufTokenizer& gguf);
 
 class Tokenizer {

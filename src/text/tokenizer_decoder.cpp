@@ -59,6 +59,12 @@ void Decoder::add_fuse() { add({Kind::Fuse}); }
 void Decoder::add_replace(TextPattern pattern, std::string content) {
   add({Kind::Replace, false, {std::move(pattern)}, std::move(content)});
 }
+void Decoder::add_metaspace(std::string replacement, bool drop_first) {
+  Stage stage{Kind::Metaspace};
+  stage.content = std::move(replacement);
+  stage.drop_first = drop_first;
+  add(std::move(stage));
+}
 void Decoder::add_strip(std::string character, size_t from_front, size_t from_back) {
   add({Kind::Strip, false, {}, std::move(character), from_front, from_back});
 }
@@ -97,14 +103,12 @@ Status Decoder::add_json(const JsonPlace& place) {
   } else if (type == "Metaspace") {
     RETURN_IF_ERROR(
         place.expect_object({"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"}));
-    Stage stage{Kind::Metaspace};
-    ASSIGN_OR_RETURN(stage.content, place.string("replacement"));
-    if (stage.content.empty() || code_point_at(stage.content, 0).size != stage.content.size())
-      return place.error("replacement must be one character, not \"{}\"", stage.content);
+    ASSIGN_OR_RETURN(std::string replacement, place.string("replacement"));
+    if (replacement.empty() || code_point_at(replacement, 0).size != replacement.size())
+      return place.error("replacement must be one character, not \"{}\"", replacement);
     ASSIGN_OR_RETURN(const bool prefix, place.boolean_or("add_prefix_space", true));
     ASSIGN_OR_RETURN(const size_t scheme, place.choice("prepend_scheme", {"always", "first", "never"}, prefix ? 0 : 2));
-    stage.drop_first = scheme != 2;
-    add(std::move(stage));
+    add_metaspace(std::move(replacement), scheme != 2);
   } else {
     RETURN_IF_ERROR(place.expect_object({"type"}));
     if (type == "Fuse") {

@@ -38,6 +38,8 @@ class Decoder {
   void add_replace(TextPattern pattern, std::string content);
   void add_byte_fallback();
   void add_fuse();
+  // `drop_first`: nothing stands for the replacement in the first token.
+  void add_metaspace(std::string replacement, bool drop_first);
   void add_strip(std::string character, size_t from_front, size_t from_back);
 
   DecoderState start() const { return {std::vector<DecoderState::Stage>(stages_.size())}; }

@@ -11,6 +11,7 @@ namespace {
 enum TokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581, SentencePiece's space
+constexpr std::string_view kUnigram = "t5";               // tokenizer.ggml.model; no other name has these models
 
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kCl100k =
@@ -140,8 +141,8 @@ Status check_lengths(const GgufTokenizer& gguf) {
     std::string_view key;
     int64_t id;
   };
-  for (const Named& n :
-       {Named{"bos", gguf.bos}, Named{"eos", gguf.eos}, Named{"unknown", gguf.unk}, Named{"padding", gguf.pad}}) {
+  for (const Named& n : {Named{"bos", gguf.bos}, Named{"eos", gguf.eos}, Named{"unknown", gguf.unk},
+                         Named{"padding", gguf.pad}, Named{"seperator", gguf.sep}, Named{"mask", gguf.mask}}) {
     if (n.id < -1 || n.id >= static_cast<int64_t>(count))
       return invalid("tokenizer.ggml.{}_token_id: {} is not the id of one of {} tokens", n.key, n.id, count);
   }
@@ -173,6 +174,8 @@ Status read_added_tokens(const GgufTokenizer& gguf, TokenizerBuilder* builder) {
     token.id = static_cast<int32_t>(id);
     token.content = gguf.tokens[id];
     token.special = type != kUserDefined;
+    // No file says so: the mask of XLM-RoBERTa swallows the space in front of it.
+    token.lstrip = gguf.model == kUnigram && token.id == gguf.mask;
     // Files may repeat a token to fill up the vocabulary; the first one counts.
     if (token.content.empty() || builder->parts().vocabulary.find(token.content) != token.id) continue;
     const Status added = builder->add_token(std::move(token));
@@ -213,9 +216,13 @@ Status read_byte_level(const GgufTokenizer& gguf, const Pre& pre, TokenizerParts
   return add_words(pre, gguf.add_space_prefix.value_or(false), parts);
 }
 
+Status check_scores(const GgufTokenizer& gguf) {
+  if (gguf.scores.size() == gguf.tokens.size()) return Status::ok();
+  return invalid("tokenizer.ggml.scores: has {} entries for {} tokens", gguf.scores.size(), gguf.tokens.size());
+}
+
 Status read_scores(const GgufTokenizer& gguf, TokenizerParts* parts) {
-  if (gguf.scores.size() != gguf.tokens.size())
-    return invalid("tokenizer.ggml.scores: has {} entries for {} tokens", gguf.scores.size(), gguf.tokens.size());
+  RETURN_IF_ERROR(check_scores(gguf));
   std::vector<uint8_t> mergeable(gguf.tokens.size());
   for (size_t id = 0; id < gguf.tokens.size(); ++id) {
     const int32_t type = type_of(gguf, id);
@@ -232,6 +239,70 @@ Status read_scores(const GgufTokenizer& gguf, TokenizerParts* parts) {
   parts->decoder.add_fuse();
   if (prefix) parts->decoder.add_strip(" ", 1, 0);
   return Status::ok();
+}
+
+// A text as words with a space in front of each, where spaces that follow one another count as one; or else as one
+// word, which is what SentencePiece itself makes of every text.
+Status add_unigram_words(const GgufTokenizer& gguf, TokenizerParts* parts) {
+  const bool prefix = gguf.add_space_prefix.value_or(true), merges = gguf.remove_extra_whitespaces.value_or(true);
+  const std::string space(kSpacePiece);
+  if (prefix && merges) {
+    parts->pre_tokenizer.add_whitespace_split();
+    parts->pre_tokenizer.add_metaspace(space, PreTokenizer::Prepend::Always, true);
+    return Status::ok();
+  }
+  if (merges) {
+    ASSIGN_OR_RETURN(TextPattern ends, TextPattern::regex("^ +| +$"));
+    ASSIGN_OR_RETURN(TextPattern runs, TextPattern::regex(" {2,}"));
+    parts->normalizer.add_replace(std::move(ends), "");
+    parts->normalizer.add_replace(std::move(runs), " ");
+  }
+  if (prefix) parts->normalizer.add_prepend(space);
+  parts->normalizer.add_replace(TextPattern::literal(" "), space);
+  return Status::ok();
+}
+
+// The one token of type "unknown", where no key names it.
+Result<int32_t> unknown_token(const GgufTokenizer& gguf) {
+  if (gguf.unk >= 0) return static_cast<int32_t>(gguf.unk);
+  for (size_t id = 0; id < gguf.tokens.size(); ++id)
+    if (type_of(gguf, id) == kUnknown) return static_cast<int32_t>(id);
+  return invalid("tokenizer.ggml.unknown_token_id: is missing, and no token has type {}", int{kUnknown});
+}
+
+// Text becomes normal tokens; those that fill up the vocabulary and those of bytes are no pieces.
+Status read_unigram(const GgufTokenizer& gguf, TokenizerParts* parts) {
+  RETURN_IF_ERROR(check_scores(gguf));
+  if (!gguf.charsmap)
+    return invalid(
+        "tokenizer.ggml.precompiled_charsmap: is missing; a unigram model reads text as this map rewrites it");
+  auto map = Charsmap::read(*gguf.charsmap);
+  if (!map) return map.status().at("tokenizer.ggml.precompiled_charsmap");
+  parts->normalizer.add_charsmap(std::move(*map));
+  ASSIGN_OR_RETURN(parts->unk, unknown_token(gguf));
+  std::vector<uint8_t> pieces(gguf.tokens.size());
+  bool bytes = false;
+  for (size_t id = 0; id < gguf.tokens.size(); ++id) {
+    const int32_t type = type_of(gguf, id);
+    pieces[id] = type == kNormal || type == kUserDefined;
+    bytes |= type == kByte;
+  }
+  auto model = UnigramModel::create(parts->vocabulary, {gguf.scores.begin(), gguf.scores.end()}, parts->unk, bytes,
+                                    std::move(pieces));
+  if (!model) return model.status().at("tokenizer.ggml");
+  parts->model = std::move(*model);
+  RETURN_IF_ERROR(add_unigram_words(gguf, parts));
+  if (bytes) parts->decoder.add_byte_fallback();
+  parts->decoder.add_metaspace(std::string(kSpacePiece), gguf.add_space_prefix.value_or(true));
+  return Status::ok();
+}
+
+// Two texts as XLM-RoBERTa has them: <s> A </s> </s> B </s>. Older files do not say that a separator stands there.
+void add_unigram_pair(const GgufTokenizer& gguf, TokenizerParts* parts) {
+  if (parts->before.empty() || parts->after.empty()) return;
+  TokenizerParts::Pair pair{parts->before, parts->after, parts->after};
+  if (gguf.add_sep.value_or(true)) pair.between.push_back(gguf.sep >= 0 ? static_cast<int32_t>(gguf.sep) : parts->eos);
+  parts->pair = std::move(pair);
 }
 
 // Begin and end tokens around a text, or null.
@@ -265,7 +336,7 @@ Status add_byte_level_words(const std::string& pre, bool space_in_front, Tokeniz
 Result<Json> tokenizer_json_from_gguf(const GgufTokenizer& gguf) {
   RETURN_IF_ERROR(check_lengths(gguf));
   if (gguf.model != "gpt2")
-    return error(Code::Unsupported, "tokenizer.ggml.model: \"{}\" has no form in tokenizer.json; only gpt2 has",
+    return error(Code::Unsupported, "tokenizer.ggml.model: \"{}\" is not written as tokenizer.json; only gpt2 is",
                  gguf.model);
   ASSIGN_OR_RETURN(const Pre* pre, find_pre(gguf.pre));
   Json added = Json::array(), vocab = Json::object(), merges = Json::array();
@@ -332,7 +403,7 @@ Result<Tokenizer> Tokenizer::from_gguf(const GgufTokenizer& gguf) {
   parts.unk = static_cast<int32_t>(gguf.unk);
   parts.pad = static_cast<int32_t>(gguf.pad);
   RETURN_IF_ERROR(read_tokens(gguf, &parts));
-  bool add_bos = false;
+  bool add_bos = false, add_eos = false;
   if (gguf.model == "gpt2") {
     ASSIGN_OR_RETURN(const Pre* pre, find_pre(gguf.pre));
     RETURN_IF_ERROR(read_byte_level(gguf, *pre, &parts));
@@ -340,20 +411,23 @@ Result<Tokenizer> Tokenizer::from_gguf(const GgufTokenizer& gguf) {
   } else if (gguf.model == "llama") {
     RETURN_IF_ERROR(read_scores(gguf, &parts));
     add_bos = true;
+  } else if (gguf.model == kUnigram) {
+    RETURN_IF_ERROR(read_unigram(gguf, &parts));
+    add_eos = true;
   } else {
-    return Status(Code::Unsupported, fmt::format("tokenizer.ggml.model: \"{}\" is not supported; supported are gpt2, "
-                                                 "llama",
-                                                 gguf.model));
+    return error(Code::Unsupported, "tokenizer.ggml.model: \"{}\" is not supported; supported are gpt2, llama, {}",
+                 gguf.model, kUnigram);
   }
   RETURN_IF_ERROR(read_added_tokens(gguf, &builder));
   if (gguf.add_bos.value_or(add_bos && parts.bos >= 0)) {
     if (parts.bos < 0) return invalid("tokenizer.ggml.add_bos_token: is true, but there is no bos_token_id");
     parts.before.push_back(parts.bos);
   }
-  if (gguf.add_eos.value_or(false)) {
+  if (gguf.add_eos.value_or(add_eos && parts.eos >= 0)) {
     if (parts.eos < 0) return invalid("tokenizer.ggml.add_eos_token: is true, but there is no eos_token_id");
     parts.after.push_back(parts.eos);
   }
+  if (gguf.model == kUnigram) add_unigram_pair(gguf, &parts);
   return builder.build();
 }
 

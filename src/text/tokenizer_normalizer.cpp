@@ -99,10 +99,14 @@ Status Normalizer::add_charsmap(const JsonPlace& place) {
   if (!bytes) return place.error("precompiled_charsmap must be base64");
   auto map = Charsmap::read(*bytes);
   if (!map) return place["precompiled_charsmap"].at(map.status());
-  Step step{Kind::Charsmap, NormalForm::Nfc, ""};
-  step.charsmap.push_back(std::move(*map));
-  steps_.push_back(std::move(step));
+  add_charsmap(std::move(*map));
   return Status::ok();
+}
+
+void Normalizer::add_charsmap(Charsmap map) {
+  Step step{Kind::Charsmap, NormalForm::Nfc, ""};
+  step.charsmap.push_back(std::move(map));
+  steps_.push_back(std::move(step));
 }
 
 Result<std::string> Normalizer::apply(std::string_view text) const {

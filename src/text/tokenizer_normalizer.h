@@ -22,6 +22,7 @@ class Normalizer {
   void add_form(NormalForm form);
   void add_prepend(std::string text);  // not in front of an empty text
   void add_replace(TextPattern pattern, std::string content);
+  void add_charsmap(Charsmap map);
 
   bool changes_nothing() const { return steps_.empty(); }
   Result<std::string> apply(std::string_view text) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "text/utf8.h"
 
@@ -25,21 +26,29 @@ struct Arrival {
 }  // namespace
 
 Result<UnigramModel> UnigramModel::create(const Vocabulary& vocabulary, std::vector<double> scores, int32_t unk_id,
-                                          bool byte_fallback) {
+                                          bool byte_fallback, std::vector<uint8_t> pieces) {
   if (!vocabulary.has(unk_id)) return invalid("unk_id {} is not the id of one of {} tokens", unk_id, scores.size());
   UnigramModel model;
-  double worst = scores.front();
+  double worst = std::numeric_limits<double>::infinity();
   for (size_t id = 0; id < scores.size(); ++id) {
     if (!std::isfinite(scores[id])) return invalid("vocab[{}]: the score is not a finite number", id);
+    if (!pieces.empty() && pieces[id] == 0) continue;
     worst = std::min(worst, scores[id]);
     model.longest_ = std::max(model.longest_, vocabulary.token(static_cast<int32_t>(id)).size());
   }
+  if (!std::isfinite(worst)) return invalid("text becomes none of {} tokens", scores.size());
   model.scores_ = std::move(scores);
+  model.pieces_ = std::move(pieces);
   model.unknown_score_ = worst - kUnknownPenalty;
   model.unk_id_ = unk_id;
   for (int byte = 0; byte_fallback && byte < 256; ++byte)
     model.byte_ids_.push_back(vocabulary.find(fmt::format("<0x{:02X}>", byte)));
   return model;
+}
+
+int32_t UnigramModel::find(const Vocabulary& vocabulary, std::string_view piece) const {
+  const int32_t id = vocabulary.find(piece);
+  return id < 0 || pieces_.empty() || pieces_[static_cast<size_t>(id)] != 0 ? id : -1;
 }
 
 void UnigramModel::encode(const Vocabulary& vocabulary, std::string_view word, std::vector<int32_t>* out) const {
@@ -49,7 +58,7 @@ void UnigramModel::encode(const Vocabulary& vocabulary, std::string_view word, s
     const size_t one = at + code_point_at(word, at).size;
     bool known = false;  // the character by itself
     for (size_t end = one; end - at <= longest_; end += code_point_at(word, end).size) {
-      const int32_t id = vocabulary.find(word.substr(at, end - at));
+      const int32_t id = find(vocabulary, word.substr(at, end - at));
       if (id >= 0) best[end].offer(scores_[static_cast<size_t>(id)] + here, id, at);
       known |= id >= 0 && end == one;
       if (end == word.size()) break;
@@ -73,7 +82,7 @@ void UnigramModel::encode(const Vocabulary& vocabulary, std::string_view word, s
 }
 
 void UnigramModel::append_piece(const Vocabulary& vocabulary, std::string_view piece, std::vector<int32_t>* out) const {
-  if (const int32_t id = vocabulary.find(piece); id >= 0) {
+  if (const int32_t id = find(vocabulary, piece); id >= 0) {
     out->push_back(id);
     return;
   }

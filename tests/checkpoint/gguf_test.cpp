@@ -248,6 +248,7 @@ TEST(GgufTokenizer, ReadsAndChecks) {
   b.array<float>("tokenizer.ggml.scores", 6, {0, -1, -2.5}).u32("tokenizer.ggml.bos_token_id", 2);
   b.u32("tokenizer.ggml.padding_token_id", 0xffffffff).flag("tokenizer.ggml.add_bos_token", 1);
   b.str("tokenizer.chat_template", "T").str("tokenizer.chat_template.tool_use", "U");
+  b.array<uint8_t>("tokenizer.ggml.precompiled_charsmap", 0, {4, 0, 255}).flag("tokenizer.ggml.add_sep_token", 0);
   const std::string bytes = b.finish();
   auto file = GgufFile::parse(bytes_of(bytes), "t");
   auto t = read_gguf_tokenizer(*file);
@@ -263,6 +264,8 @@ TEST(GgufTokenizer, ReadsAndChecks) {
   EXPECT_FALSE(t->eos_id.has_value());
   EXPECT_EQ(t->add_bos, true);
   EXPECT_FALSE(t->add_eos.has_value());
+  EXPECT_EQ(t->add_sep, false);
+  EXPECT_EQ(t->charsmap, std::string("\4\0\377", 3));
   EXPECT_EQ(t->chat_template, "T");
   EXPECT_EQ(t->chat_templates.at("tool_use"), "U");
 }
@@ -284,6 +287,10 @@ TEST(GgufTokenizer, BadMetadata) {
   expect_error(status(with_tokens().array<int32_t>("tokenizer.ggml.token_type", 5, {1, 7})), {"token 1", "0 to 6"});
   expect_error(status(with_tokens().u32("tokenizer.ggml.add_bos_token", 1)), {"add_bos_token", "expected a bool"});
   expect_error(status(with_tokens().u32("tokenizer.chat_template", 1)), {"chat_template", "expected a string"});
+  expect_error(status(with_tokens().array<uint32_t>("tokenizer.ggml.precompiled_charsmap", 4, {1})),
+               {"t.gguf", "precompiled_charsmap", "not an array of bytes"});
+  expect_error(status(with_tokens().str("tokenizer.ggml.precompiled_charsmap", "abc")),
+               {"t.gguf", "precompiled_charsmap", "not an array of bytes"});
 }
 
 }  // namespace

@@ -6,9 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/gguf_tokenizer.h"
+#include "support/gguf_tokenizer.h"
 
 namespace reprise::text {
 namespace {
@@ -19,25 +20,31 @@ std::string environment(const char* name, const std::string& fallback) {
 }
 
 Result<Tokenizer> load_gguf(const std::string& path, bool by_json) {
-  ASSIGN_OR_RETURN(const auto file, checkpoint::GgufFile::open(path));
-  ASSIGN_OR_RETURN(const auto read, checkpoint::read_gguf_tokenizer(file));
-  GgufTokenizer gguf;
-  gguf.model = read.model;
-  gguf.pre = read.pre;
-  gguf.tokens = read.tokens;
-  gguf.merges = read.merges;
-  gguf.scores = read.scores;
-  for (const checkpoint::GgufTokenKind kind : read.kinds) gguf.token_types.push_back(static_cast<int32_t>(kind));
-  gguf.bos = read.bos_id.value_or(-1);
-  gguf.eos = read.eos_id.value_or(-1);
-  gguf.unk = read.unk_id.value_or(-1);
-  gguf.pad = read.pad_id.value_or(-1);
-  gguf.add_bos = read.add_bos;
-  gguf.add_eos = read.add_eos;
-  gguf.add_space_prefix = read.add_space_prefix;
+  ASSIGN_OR_RETURN(const GgufTokenizer gguf, read_gguf_metadata(path));
   if (!by_json) return Tokenizer::from_gguf(gguf);
   ASSIGN_OR_RETURN(const Json json, tokenizer_json_from_gguf(gguf));
   return Tokenizer::from_json_text(json.dump());
+}
+
+// The metadata that a converter writes of a unigram model of tokenizer.json, whose special tokens have a score of 0.
+Result<GgufTokenizer> unigram_metadata(const Json& json) {
+  GgufTokenizer gguf;
+  gguf.model = "t5";
+  const Json& model = json["model"];
+  for (const Json& piece : model["vocab"]) {
+    gguf.tokens.push_back(piece[0].get<std::string>());
+    gguf.scores.push_back(piece[1].get<float>());
+    gguf.token_types.push_back(piece[1] == 0.0 ? 3 : 1);
+  }
+  gguf.unk = model["unk_id"].get<int64_t>();
+  gguf.token_types.at(static_cast<size_t>(gguf.unk)) = 2;
+  gguf.mask = static_cast<int64_t>(gguf.tokens.size()) - 1;
+  // Converters fill up the vocabulary with such tokens.
+  gguf.tokens.push_back("[PAD]");
+  gguf.scores.push_back(-10000);
+  gguf.token_types.push_back(5);
+  gguf.charsmap = base64_bytes(json["normalizer"]["precompiled_charsmap"].get<std::string>());
+  return gguf;
 }
 
 }  // namespace
@@ -55,6 +62,12 @@ Result<std::string> read_gzip(const std::string& path) {
   return out;
 }
 
+Result<GgufTokenizer> read_gguf_metadata(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto file, checkpoint::GgufFile::open(path));
+  ASSIGN_OR_RETURN(const auto read, checkpoint::read_gguf_tokenizer(file));
+  return testing_support::for_text(read);
+}
+
 std::string golden_folder() { return std::string(REPRISE_SOURCE_DIR) + "/tests/data/tokenizer"; }
 
 Result<Tokenizer> load_tokenizer(const std::string& name) {
@@ -69,6 +82,12 @@ Result<Tokenizer> load_tokenizer(const std::string& name) {
     ASSIGN_OR_RETURN(const std::string config, read_file(folder + "tokenizer_config.json"));
     ASSIGN_OR_RETURN(const Json json, parse_json(config, "tokenizer_config.json"));
     return Tokenizer::from_tiktoken(ranks, json);
+  }
+  if (name == "unigram_gguf") {
+    ASSIGN_OR_RETURN(const std::string text, read_gzip(golden_folder() + "/unigram/unigram_words.tokenizer.json.gz"));
+    ASSIGN_OR_RETURN(const Json json, parse_json(text, name));
+    ASSIGN_OR_RETURN(const GgufTokenizer gguf, unigram_metadata(json));
+    return Tokenizer::from_gguf(gguf);
   }
   if (name.starts_with("unigram_")) {
     ASSIGN_OR_RETURN(const std::string text, read_gzip(golden_folder() + "/unigram/" + name + ".tokenizer.json.gz"));

@@ -17,10 +17,12 @@ Result<std::string> read_gzip(const std::string& path);
 
 std::string golden_folder();
 
+Result<GgufTokenizer> read_gguf_metadata(const std::string& path);
+
 // "qwen3", "deepseek_v3": the published tokenizer.json. "smollm2": the GGUF file of the default model, in
 // $REPRISE_CACHE or where `reprise pull smollm2` puts it; "smollm2_as_json": the same written as tokenizer.json.
 // "spm_llama", "spm_mistral", "unigram_words", "unigram_bytes": in the repository. "spm_gguf": the first of these as
-// GGUF metadata.
+// GGUF metadata, and "unigram_gguf" the third.
 Result<Tokenizer> load_tokenizer(const std::string& name);
 
 // The same; where the default model is missing, nothing, and the test is marked as skipped: the demo fetches it.

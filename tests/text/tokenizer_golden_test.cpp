@@ -119,6 +119,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                                          std::pair("minilm", "minilm"), std::pair("spm_llama", "spm_llama"),
                                          std::pair("spm_mistral", "spm_mistral"), std::pair("spm_gguf", "spm_llama"),
                                          std::pair("unigram_words", "unigram_words"),
+                                         std::pair("unigram_gguf", "unigram_words"),
                                          std::pair("unigram_bytes", "unigram_bytes"), std::pair("kimi", "kimi")),
                          [](const auto& param) { return std::string(param.param.first); });
 

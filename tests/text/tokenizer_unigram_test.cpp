@@ -1,12 +1,17 @@
-// Unigram models: the best way through a word against all ways there are, and files that are refused.
+// Unigram models: the best way through a word against all ways there are, metadata of GGUF files against the libraries
+// that models come from, and files that are refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 
 #include "base/base64.h"
+#include "base/file.h"
+#include "text/model_input.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_data.h"
 
 namespace reprise::text::tokenizer_unigram_test {
 namespace {
@@ -151,6 +156,96 @@ TEST(Unigram, BadFilesAreNamed) {
     ASSERT_TRUE(t) << t.status().message();
     EXPECT_TRUE(t->encode("aAbc\u0301 A\u00e9zZ").is_ok());
   }
+}
+
+Result<Json> golden_of(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  return parse_json(text, path);
+}
+
+// Files of the gguf package, against the sentencepiece package (tools/golden/make_unigram_goldens.py).
+TEST(UnigramGguf, SpacesAreTreatedAsTheFileSays) {
+  for (const std::string way : {"usual", "kept", "no_prefix", "kept_no_prefix"}) {
+    const std::string path = golden_folder() + "/unigram/spaces_" + way;
+    const auto gguf = read_gguf_metadata(path + ".gguf");
+    const auto golden = golden_of(path + ".json");
+    ASSERT_TRUE(gguf && golden) << gguf.status().message() << golden.status().message();
+    const auto t = Tokenizer::from_gguf(*gguf);
+    ASSERT_TRUE(t) << t.status().message();
+    ASSERT_GE(golden->size(), 30u);
+    for (const Json& g : *golden)
+      EXPECT_EQ(encode(*t, g["text"].get<std::string>()), g["ids"].get<Ids>()) << way << ": " << g["text"];
+  }
+}
+
+// Files of the gguf package, against HF tokenizers (tools/golden/make_gguf_encoders.py).
+TEST(UnigramGguf, TextsAndPairsAreThoseOfTheReference) {
+  const std::string folder = std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/";
+  for (const std::string model : {"xlm_roberta_mean", "xlm_roberta_scores"}) {
+    const auto gguf = read_gguf_metadata(folder + model + ".gguf");
+    const auto golden = golden_of(folder + model + ".json");
+    ASSERT_TRUE(gguf && golden) << gguf.status().message() << golden.status().message();
+    const auto t = Tokenizer::from_gguf(*gguf);
+    ASSERT_TRUE(t) << t.status().message();
+    ASSERT_GE(golden->size(), 6u);
+    for (const Json& g : *golden) {
+      const auto made = g.contains("text") ? encode_text(*t, g["text"].get<std::string>(), 140, false, false)
+                                           : encode_query(*t, false, "", g["query"].get<std::string>(),
+                                                          g["document"].get<std::string>(), 140);
+      ASSERT_TRUE(made) << made.status().message();
+      EXPECT_EQ(made->ids, g["ids"].get<Ids>()) << g;
+      EXPECT_EQ(made->second_kind, made->ids.size()) << "all tokens are of one kind";
+    }
+  }
+}
+
+GgufTokenizer small_gguf() {
+  GgufTokenizer g;
+  g.model = "t5";
+  g.tokens = {"<s>", "</s>", "<unk>", "▁", "a", "b", "▁ab", "[x7]", "<mask>", "<0x7A>"};
+  g.token_types = {3, 3, 2, 1, 1, 1, 1, 5, 3, 6};
+  g.scores = {0, 0, 0, -2, -3, -3, -4, -10000, 0, -9};
+  g.bos = 0, g.eos = 1, g.unk = 2, g.mask = 8;
+  g.charsmap = small_map();
+  return g;
+}
+
+TEST(UnigramGguf, TokensThatTextDoesNotBecomeAreNoPieces) {
+  const auto t = Tokenizer::from_gguf(small_gguf());
+  ASSERT_TRUE(t) << t.status().message();
+  EXPECT_EQ(encode(*t, "ab  ba"), (Ids{6, 3, 5, 4}));
+  EXPECT_EQ(encode(*t, "a<s>b <mask>a"), (Ids{3, 4, 0, 3, 5, 8, 3, 4})) << "the space goes with the mask";
+  EXPECT_EQ(encode(*t, "z[x7]"), (Ids{3, 2})) << "no filler, and no byte for what has none";
+  const auto plain = t->encode("a</s>", {.add_special_tokens = true, .parse_special = false});
+  ASSERT_TRUE(plain) << plain.status().message();
+  EXPECT_EQ(*plain, (Ids{3, 4, 2, 1})) << "the end token behind it, and none of the text";
+  EXPECT_EQ(t->decode(encode(*t, "ab ba")).value(), "ab ba");
+}
+
+TEST(UnigramGguf, BadMetadataIsNamed) {
+  const auto message = [](auto change) {
+    GgufTokenizer gguf = small_gguf();
+    change(gguf);
+    const auto t = Tokenizer::from_gguf(gguf);
+    return t ? std::string() : t.status().message();
+  };
+  const auto says = [](const std::string& text, const char* part) { return text.find(part) != text.npos; };
+  EXPECT_EQ(message([](GgufTokenizer&) {}), "");
+  EXPECT_EQ(message([](GgufTokenizer& g) { g.unk = -1; }), "") << "a token has the type";
+  const std::string none = message([](GgufTokenizer& g) { g.unk = -1, g.token_types[2] = 3; });
+  EXPECT_TRUE(says(none, "tokenizer.ggml.unknown_token_id: is missing")) << none;
+  const std::string map = message([](GgufTokenizer& g) { g.charsmap.reset(); });
+  EXPECT_TRUE(says(map, "tokenizer.ggml.precompiled_charsmap: is missing")) << map;
+  const std::string cut = message([](GgufTokenizer& g) { g.charsmap->resize(500); });
+  EXPECT_TRUE(says(cut, "tokenizer.ggml.precompiled_charsmap: a trie of 1024 bytes in 500")) << cut;
+  const std::string scores = message([](GgufTokenizer& g) { g.scores.pop_back(); });
+  EXPECT_TRUE(says(scores, "tokenizer.ggml.scores: has 9 entries for 10 tokens")) << scores;
+  const std::string types = message([](GgufTokenizer& g) { g.token_types.assign(10, 3); });
+  EXPECT_TRUE(says(types, "text becomes none of 10 tokens")) << types;
+  const std::string sep = message([](GgufTokenizer& g) { g.sep = 10; });
+  EXPECT_TRUE(says(sep, "tokenizer.ggml.seperator_token_id: 10")) << sep;
+  const std::string nan = message([](GgufTokenizer& g) { g.scores[4] = NAN; });
+  EXPECT_TRUE(says(nan, "the score is not a finite number")) << nan;
 }
 
 }  // namespace
