@@ -57,6 +57,8 @@ Result<GgufModelShape> gguf_model_shape(const GgufFile& file, const Families& fa
   ASSIGN_OR_RETURN(const Family* family, families.of_gguf(file));
   if (!family) return shape;
   shape.family = family->gguf;
+  ASSIGN_OR_RETURN(const auto arch, file.string("general.architecture"));
+  if (arch == shape.family.other_name) shape.family.name = shape.family.other_name;
   if (tiles_heads(shape.family)) RETURN_IF_ERROR(add_tiled_heads(file, shape));
   if (!shape.family.interleaved_heads) return shape;
   const std::string key = fmt::format("{}.attention.head_count", shape.family.name);

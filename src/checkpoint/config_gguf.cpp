@@ -12,13 +12,8 @@ namespace {
 // Copies metadata keys "<arch>.<key>" into the JSON.
 class Translator {
  public:
-  Translator(const GgufFile& file, const Families& families, const Family& family, Json& out)
-      : file_(file),
-        families_(families),
-        of_(family),
-        family_(family.gguf),
-        fields_(file, std::string(family.gguf.name), out),
-        out_(out) {}
+  Translator(const GgufFile& file, const Families& families, const Family& family, const std::string& arch, Json& out)
+      : file_(file), families_(families), of_(family), family_(family.gguf), fields_(file, arch, out), out_(out) {}
 
   Status run() {
     for (const auto& [key, name] :
@@ -163,8 +158,9 @@ class Translator {
     if (family_.experts.empty()) {
       std::vector<std::string_view> allowed;
       for (const Family* f : families_.list)
-        if (!f->gguf.experts.empty() && (allowed.empty() || allowed.back() != f->gguf.name))
-          allowed.push_back(f->gguf.name);
+        for (const std::string_view name : {f->gguf.name, f->gguf.other_name})
+          if (!f->gguf.experts.empty() && !name.empty() && (allowed.empty() || allowed.back() != name))
+            allowed.push_back(name);
       return error(Code::Unsupported,
                    "{}: a mixture of {} experts of architecture \"{}\" cannot be read from GGUF; allowed: {}",
                    file_.source(), *count, family_.name, fmt::join(allowed, ", "));
@@ -219,15 +215,15 @@ Result<Json> config_json_from_gguf(const GgufFile& file, const Families& familie
   if (!family) {
     std::vector<std::string_view> known;
     for (const Family* f : families.list)
-      if (!f->gguf.name.empty() && std::find(known.begin(), known.end(), f->gguf.name) == known.end())
-        known.push_back(f->gguf.name);
+      for (const std::string_view name : {f->gguf.name, f->gguf.other_name})
+        if (!name.empty() && std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
     return error(Code::Unsupported, "{}: general.architecture is \"{}\"; known: {}", file.source(), *arch,
                  fmt::join(known, ", "));
   }
   Json out = Json::object();
   out["architectures"] = Json::array({family->architecture});
   out["model_type"] = family->model_type;
-  RETURN_IF_ERROR(Translator(file, families, *family, out).run());
+  RETURN_IF_ERROR(Translator(file, families, *family, *arch, out).run());
   return out;
 }
 

@@ -22,7 +22,7 @@ Result<const Family*> Families::of_gguf(const GgufFile& file) const {
   ASSIGN_OR_RETURN(const auto arch, file.string("general.architecture"));
   const Family* usual = nullptr;
   for (const Family* f : list) {
-    if (!arch || f->gguf.name.empty() || f->gguf.name != *arch) continue;
+    if (!arch || arch->empty() || (f->gguf.name != *arch && f->gguf.other_name != *arch)) continue;
     if (!f->gguf.holds) {
       usual = f;
       continue;

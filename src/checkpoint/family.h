@@ -29,10 +29,11 @@ struct SizeDefaults {
 };
 
 struct GgufFamily {
-  std::string_view name = {};  // general.architecture; empty: GGUF files of this family are not read
-  bool windows = false;        // llama.cpp goes by attention.sliding_window
-  bool qkv_bias = false;       // biases of q, k and v are no matter of attention_bias
-  bool latent = false;         // latent attention, whose heads are told elsewhere
+  std::string_view name = {};        // general.architecture; empty: GGUF files of this family are not read
+  std::string_view other_name = {};  // another one of files that are read alike
+  bool windows = false;              // llama.cpp goes by attention.sliding_window
+  bool qkv_bias = false;             // biases of q, k and v are no matter of attention_bias
+  bool latent = false;               // latent attention, whose heads are told elsewhere
   std::string_view eps = "attention.layer_norm_rms_epsilon";
   std::string_view experts = {};  // config.json's name of the number of experts; empty: the family has none
   // Whether a file of that name is of this family, where several share it. Null: what no other one holds.
@@ -41,9 +42,10 @@ struct GgufFamily {
   Status (*add)(GgufFields& in) = nullptr;
   // Names that others have not, or that mean something else there; they go before the usual ones (gguf_names.cpp).
   std::span<const GgufTensorName> tensors = {};
-  bool interleaved_heads = false;    // the two halves of each head of q and k, row by row
-  bool centred_norms = false;        // norms multiply with 1 + weight; files hold that sum
-  const GgufTower* tower = nullptr;  // its vision tower in a file of its own; null: none is read
+  std::string_view layers = "model.layers.";  // what stands for "blk."
+  bool interleaved_heads = false;             // the two halves of each head of q and k, row by row
+  bool centred_norms = false;                 // norms multiply with 1 + weight; files hold that sum
+  const GgufTower* tower = nullptr;           // its vision tower in a file of its own; null: none is read
 };
 
 struct Family {

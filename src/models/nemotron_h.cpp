@@ -1,6 +1,8 @@
 // Nemotron-H: a layer is one mixer behind a norm: Mamba-2's, attention without positions, an MLP, or experts. Neither
 // of the last two has a gate: its inner numbers are squared where they are above 0.
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 #include "checkpoint/config_groups.h"
 #include "checkpoint/gguf_groups.h"
@@ -157,6 +159,19 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
                                 out);
 }
 
+// What a router chooses among. A converter leaves out how many groups count where all experts are one.
+Status add_experts(checkpoint::GgufFields& in) {
+  if (!in.out().contains("n_routed_experts")) return Status::ok();
+  RETURN_IF_ERROR(checkpoint::add_expert_sizes(in, true));
+  RETURN_IF_ERROR(in.copy("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"));
+  RETURN_IF_ERROR(in.copy("moe_latent_size", "moe_latent_size", false));
+  RETURN_IF_ERROR(in.copy_number("expert_weights_scale", "routed_scaling_factor"));
+  ASSIGN_OR_RETURN(const auto groups, in.get("expert_group_count"));
+  if (groups.value_or(0) <= 1) return Status::ok();
+  in.out()["n_group"] = *groups;
+  return in.copy("expert_group_used_count", "topk_group");
+}
+
 // Which mixer a layer is, its tensors say.
 Status add(checkpoint::GgufFields& in) {
   RETURN_IF_ERROR(
@@ -170,11 +185,30 @@ Status add(checkpoint::GgufFields& in) {
   Json types = Json::array();
   for (int64_t l = 0; l < std::min(checkpoint::kMaxLayers, out["num_hidden_layers"].get<int64_t>()); ++l) {
     const auto has = [&](std::string_view leaf) { return in.has(fmt::format("blk.{}.{}.weight", l, leaf)); };
-    types.push_back(has("ssm_in") ? "linear_attention" : has("attn_q") ? "full_attention" : "mlp");
+    types.push_back(has("ssm_in")         ? "linear_attention"
+                    : has("attn_q")       ? "full_attention"
+                    : has("ffn_gate_inp") ? "moe"
+                                          : "mlp");
   }
   out["layers_block_type"] = std::move(types);
-  return Status::ok();
+  return add_experts(in);
 }
+
+// Mamba-2's names, and those of experts between latent projections.
+constexpr auto kGgufTensors = [] {
+  using checkpoint::GgufTensorName;
+  constexpr GgufTensorName kExperts[] = {{"ffn_up_shexp.", "mlp.shared_experts.up_proj."},
+                                         {"ffn_down_shexp.", "mlp.shared_experts.down_proj."},
+                                         {"ffn_latent_down.", "mlp.fc1_latent_proj."},
+                                         {"ffn_latent_up.", "mlp.fc2_latent_proj."},
+                                         // Of a layer that predicts a further token: its experts have a norm, too.
+                                         {"ffn_norm.", "shared_head.experts_norm."},
+                                         {"post_attention_norm.", "shared_head.experts_norm."}};
+  std::array<GgufTensorName, std::size(kMambaTensors) + std::size(kExperts)> all;
+  std::copy(std::begin(kExperts), std::end(kExperts),
+            std::copy(std::begin(kMambaTensors), std::end(kMambaTensors), all.begin()));
+  return all;
+}();
 
 // A layer is one mixer behind a norm, of any kind; here each kind has its own name.
 using checkpoint::NameRule;
@@ -199,25 +233,29 @@ constexpr std::string_view kUnread[] = {"mtp."};
 
 }  // namespace
 
-const ModelSpec kNemotronH{
-    .family = {.architecture = "NemotronHForCausalLM",
-               .model_type = "nemotron_h",
-               .sizes = {.vocab = 131072,
-                         .hidden = 4096,
-                         .intermediate = 21504,
-                         .layers = 52,
-                         .heads = 32,
-                         .kv_heads = 8,
-                         .head_dim = 128,
-                         .positions = 4096,
-                         .eps = 1e-5},
-               .fields = kFields,
-               .read = read,
-               .gguf = {.name = "nemotron_h", .add = add, .tensors = kMambaTensors, .interleaved_heads = true},
-               .names = kNames,
-               .eps_key = "layer_norm_epsilon"},
-    .forward = forward,
-    .unread = kUnread,
-    .declare = declare_mamba};
+const ModelSpec kNemotronH{.family = {.architecture = "NemotronHForCausalLM",
+                                      .model_type = "nemotron_h",
+                                      .sizes = {.vocab = 131072,
+                                                .hidden = 4096,
+                                                .intermediate = 21504,
+                                                .layers = 52,
+                                                .heads = 32,
+                                                .kv_heads = 8,
+                                                .head_dim = 128,
+                                                .positions = 4096,
+                                                .eps = 1e-5},
+                                      .fields = kFields,
+                                      .read = read,
+                                      .gguf = {.name = "nemotron_h",
+                                               .other_name = "nemotron_h_moe",
+                                               .experts = "n_routed_experts",
+                                               .add = add,
+                                               .tensors = kGgufTensors,
+                                               .interleaved_heads = true},
+                                      .names = kNames,
+                                      .eps_key = "layer_norm_epsilon"},
+                           .forward = forward,
+                           .unread = kUnread,
+                           .declare = declare_mamba};
 
 }  // namespace reprise::models::nemotron_h

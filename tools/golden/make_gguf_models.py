@@ -30,9 +30,10 @@ SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "
          "starcoder2": "starcoder2", "exaone4_window": "exaone4", "ernie": "ernie4_5", "seed_oss": "seed_oss",
          "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama", "glm4_moe": "glm4moe", "ernie_moe": "ernie4_5-moe",
          "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next", "qwen3_5": "qwen35",
-         "qwen3_5_moe_text_of_images": "qwen35moe", "granite_hybrid": "granitehybrid", "nemotron_h": "nemotron_h"}
+         "qwen3_5_moe_text_of_images": "qwen35moe", "granite_hybrid": "granitehybrid", "nemotron_h": "nemotron_h",
+         "nemotron_h_moe": "nemotron_h_moe"}
 DELTA_NETS = {"qwen3next", "qwen35", "qwen35moe"}
-INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "smollm3"}
+INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "nemotron_h_moe", "smollm3"}
 
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
@@ -285,6 +286,21 @@ def prediction_layer(config, stored):
         yield f"blk.{n}.nextn.{norm}.weight", np.ones(hidden, np.float32)
 
 
+def nemotron_prediction_layer(config, stored):
+    """The block behind the last one that NemotronHModel of conversion/nemotron.py folds the two layers of mtp.* into: attention and
+    experts, here copies of the model's own."""
+    n, hidden, types = config["num_hidden_layers"], config["hidden_size"], config["layers_block_type"]
+    attends, routes = types.index("full_attention"), types.index("moe")
+    for key, w in stored.items():
+        if key.startswith(f"blk.{attends}."):
+            yield key.replace(f"blk.{attends}.", f"blk.{n}."), w
+        elif key.startswith(f"blk.{routes}."):
+            yield key.replace(f"blk.{routes}.", f"blk.{n}.").replace("attn_norm", "ffn_norm"), w
+    yield f"blk.{n}.nextn.eh_proj.weight", np.full((hidden, 2 * hidden), 0.25, np.float32)
+    for norm in ("enorm", "hnorm", "shared_head_norm"):
+        yield f"blk.{n}.nextn.{norm}.weight", np.ones(hidden, np.float32)
+
+
 def add_of_family(w, arch, config, rope):
     """What llama.cpp's converters write for single families."""
     if arch.startswith("gemma") or arch in ("olmo2", "exaone4", "cohere2", "phi3", "starcoder2"):
@@ -319,16 +335,30 @@ def add_of_family(w, arch, config, rope):
         w.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
         w.add_ssm_time_step_rank(config["mamba_n_heads"])
         w.add_rope_scaling_finetuned(False)
-    if arch == "nemotron_h":  # conversion/nemotron.py, NemotronHModel
-        pattern = config["hybrid_override_pattern"]
-        w.add_head_count_kv([config["num_key_value_heads"] if m == "*" else 0 for m in pattern])
-        w.add_feed_forward_length([config["intermediate_size"] if m == "-" else 0 for m in pattern])
+    if arch.startswith("nemotron_h"):  # conversion/nemotron.py, NemotronHModel
+        letters = {"linear_attention": "M", "full_attention": "*", "moe": "E"}
+        pattern = config.get("hybrid_override_pattern") or [letters[t] for t in config["layers_block_type"]] + ["*E"]
+        size = config["intermediate_size" if arch == "nemotron_h" else "moe_intermediate_size"]
+        w.add_head_count_kv([config["num_key_value_heads"] if "*" in m else 0 for m in pattern])
+        w.add_feed_forward_length([size if m[-1] in "-E" else 0 for m in pattern])
         w.add_ssm_conv_kernel(config["conv_kernel"])
         w.add_ssm_state_size(config["ssm_state_size"])
         w.add_ssm_group_count(config["n_groups"])
         w.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
         w.add_ssm_time_step_rank(config["mamba_num_heads"])
         w.add_rope_scaling_finetuned(False)
+    if arch == "nemotron_h_moe":
+        w.add_expert_count(config["n_routed_experts"])
+        w.add_expert_used_count(config["num_experts_per_tok"])
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        w.add_expert_shared_feed_forward_length(config["moe_shared_expert_intermediate_size"])
+        w.add_expert_shared_count(config["n_shared_experts"])
+        w.add_expert_weights_norm(config["norm_topk_prob"])
+        w.add_expert_weights_scale(config["routed_scaling_factor"])
+        w.add_expert_group_count(config["n_group"])
+        w.add_expert_group_used_count(config["topk_group"])  # the converter leaves it out: published models have one group
+        w.add_moe_latent_size(config["moe_latent_size"])
+        w.add_nextn_predict_layers(1)
     if arch in ("granitemoe", "granitehybrid"):
         w.add_expert_count(config["num_local_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])
@@ -430,11 +460,13 @@ def write_gpt_oss():
 def write_small(name, arch):
     config = json.loads((DATA / "models" / name / "config.json").read_text())
     config = config.get("text_config", config)
+    if "layers_block_type" in config:
+        config["num_hidden_layers"] = len(config["layers_block_type"])
     rope = {**config, **(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
     rope = {**rope, **rope.get("full_attention", {})}
     head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     w = gguf.GGUFWriter(DATA / "gguf" / f"{name}.gguf", arch)
-    w.add_block_count(config["num_hidden_layers"] + (1 if arch == "qwen35" else config.get("num_nextn_predict_layers", 0)))
+    w.add_block_count(config["num_hidden_layers"] + (1 if arch in ("qwen35", "nemotron_h_moe") else config.get("num_nextn_predict_layers", 0)))
     w.add_context_length(config["max_position_embeddings"])
     w.add_embedding_length(config["hidden_size"])
     if "intermediate_size" in config:
@@ -455,6 +487,8 @@ def write_small(name, arch):
     if arch == "qwen35":
         w.add_nextn_predict_layers(1)
         tensors |= dict(prediction_layer(config, tensors))
+    if arch == "nemotron_h_moe":
+        tensors |= dict(nemotron_prediction_layer(config, tensors))
     finish(w, name, tensors.items())
 
 
