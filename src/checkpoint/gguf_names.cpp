@@ -114,7 +114,7 @@ std::optional<HfName> hf_name(std::string_view gguf_name, const GgufModelShape& 
   const bool centred = model.family.centred_norms && out.name.ends_with("norm.weight");
   out.number = found->number.value_or(centred ? StoredNumber::OneMore : StoredNumber::Plain);
   if (layer.empty()) return out;
-  out.name = fmt::format("model.layers.{}.{}", layer, out.name);
+  out.name = fmt::format("{}{}.{}", model.family.layers, layer, out.name);
   if (model.family.interleaved_heads && found->gguf == kQueries) out.interleaved_heads = model.heads;
   if (model.family.interleaved_heads && found->gguf == kKeys) out.interleaved_heads = model.kv_heads;
   if (model.tiled) out.tiled = tiled_heads(found->tiled, model);

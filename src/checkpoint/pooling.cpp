@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "checkpoint/config.h"
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf.h"
 #include "checkpoint/limits.h"
 #include "checkpoint/unique_json.h"
 
@@ -205,6 +206,22 @@ Result<PoolingFields> read_pooling(const std::string& folder, const ModelConfigF
     if (id >= config.vocab_size)
       return invalid("{}: the reranker answers with token {}, and the vocabulary has {}", folder, id,
                      config.vocab_size);
+  return out;
+}
+
+Result<PoolingFields> read_pooling(const GgufFile& file) {
+  constexpr PoolKind kKinds[] = {PoolKind::None, PoolKind::Mean, PoolKind::First, PoolKind::Last, PoolKind::Labels};
+  PoolingFields out;
+  ASSIGN_OR_RETURN(const auto arch, file.string("general.architecture"));
+  const std::string key = arch.value_or("") + ".pooling_type";
+  ASSIGN_OR_RETURN(const auto type, file.integer(key));
+  if (!type) return out;
+  if (*type < 0 || *type >= static_cast<int64_t>(std::size(kKinds)))
+    return error(Code::Unsupported,
+                 "{}: metadata \"{}\" is {}; allowed: 0 (none), 1 (mean), 2 (cls), 3 (last), 4 (rank)", file.source(),
+                 key, *type);
+  out.kind = kKinds[static_cast<size_t>(*type)];
+  out.normalise = out.gives_vectors();
   return out;
 }
 

@@ -1,6 +1,7 @@
 // PoolingFields: what a model gives in place of tokens: a vector for each text, or a score for each pair. Read from the
 // files that sentence-transformers writes beside config.json (modules.json, N_Pooling/config.json,
-// sentence_bert_config.json, config_sentence_transformers.json) and from config.json itself. A plain value.
+// sentence_bert_config.json, config_sentence_transformers.json) and from config.json itself, or from the metadata of a
+// GGUF file. A plain value.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 namespace reprise::checkpoint {
 
+class GgufFile;
 struct ModelConfigFields;
 
 enum class PoolKind : uint8_t {
@@ -49,5 +51,8 @@ Result<std::string> prompt_of(const PoolingFields& pooling, const std::optional<
 
 // What the folder says; PoolKind::None where nothing does. `config` is of the same folder.
 Result<PoolingFields> read_pooling(const std::string& folder, const ModelConfigFields& config);
+// What "<architecture>.pooling_type" says; vectors get length 1, as llama.cpp gives them. PoolKind::Labels is a
+// reranker of any kind.
+Result<PoolingFields> read_pooling(const GgufFile& file);
 
 }  // namespace reprise::checkpoint

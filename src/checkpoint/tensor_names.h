@@ -22,8 +22,8 @@ enum class TiledPart : uint8_t {
   Columns,
 };
 
-// A name of GGUF behind "blk.N.", or a whole one, and Hugging Face's behind "model.layers.N.". Names that end in a
-// point stand for those with "weight" and with "bias" behind it.
+// A name of GGUF behind "blk.N.", or a whole one, and Hugging Face's behind GgufFamily::layers and N. Names that end in
+// a point stand for those with "weight" and with "bias" behind it.
 struct GgufTensorName {
   std::string_view gguf, hf;
   std::optional<StoredNumber> number = {};  // none: plain, or that of the family's norms

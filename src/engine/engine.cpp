@@ -135,6 +135,12 @@ Status Engine::read_pooling() {
   std::error_code ec;
   if (std::filesystem::is_directory(options_.model_path, ec)) {
     ASSIGN_OR_RETURN(p, checkpoint::read_pooling(options_.model_path, config_.fields));
+  } else if (checkpoint_ && checkpoint_->gguf()) {
+    ASSIGN_OR_RETURN(p, checkpoint::read_pooling(*checkpoint_->gguf()));
+    if (p.kind == checkpoint::PoolKind::Labels && model_->pooling != p.kind && !options_.pooling)
+      return error(Code::Unsupported, "{}: metadata \"pooling_type\" is 4 (rank); {} has no classifier that is read",
+                   checkpoint_->gguf()->source(), config_.fields.architecture);
+    if (model_->pooling != p.kind && p.gives_scores()) p.kind = checkpoint::PoolKind::None;
   }
   if (model_->pooling == checkpoint::PoolKind::Labels) p.kind = model_->pooling;
   if (options_.pooling && p.gives_scores())
@@ -144,8 +150,8 @@ Status Engine::read_pooling() {
     p.kind = model_->pooling;
     p.normalise = true;
     config_.fields.notices.push_back(fmt::format(
-        "no file says how rows become a vector (modules.json); effective: {}, of length 1 (`pooling` sets another)",
-        checkpoint::pool_kind_name(p.kind)));
+        "no file says how rows become a vector ({}); effective: {}, of length 1 (`pooling` sets another)",
+        checkpoint_ && checkpoint_->gguf() ? "pooling_type" : "modules.json", checkpoint::pool_kind_name(p.kind)));
   }
   if (options_.pooling && *options_.pooling != p.kind) {
     p.normalise |= p.kind == checkpoint::PoolKind::None;

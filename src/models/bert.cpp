@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "models/list.h"
 #include "models/pooling.h"
 #include "nn/encoder.h"
@@ -82,9 +83,8 @@ ModelOutputs roberta(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
 void declare(const ModelConfig&, const TraceOptions& trace, StepSpec& step) { step = encoder_step(trace); }
 
 constexpr std::string_view kFields[] = {
-    "type_vocab_size",      "layer_norm_eps",     "position_embedding_type", "is_decoder",
-    "hidden_act",           "classifier_dropout", "gradient_checkpointing",  "summary_type",
-    "classifier_activation"};
+    "type_vocab_size", "layer_norm_eps",     "position_embedding_type", "is_decoder",   "gguf_positions_cut",
+    "hidden_act",      "classifier_dropout", "gradient_checkpointing",  "summary_type", "classifier_activation"};
 
 Status read(const checkpoint::FieldReader& in, ModelConfigFields& out) {
   int64_t kinds = 0;
@@ -99,6 +99,12 @@ Status read(const checkpoint::FieldReader& in, ModelConfigFields& out) {
 
 Status read_roberta(const checkpoint::FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(read(in, out));
+  bool cut = false;
+  RETURN_IF_ERROR(in.boolean("gguf_positions_cut", false, cut));
+  if (cut) {
+    out.numbers["unused_positions"] = 0;
+    return Status::ok();
+  }
   int64_t pad = 0;
   RETURN_IF_ERROR(in.integer("pad_token_id", 0, out.vocab_size - 1, 1, pad));
   if (pad + 1 >= out.max_position_embeddings)
@@ -126,6 +132,66 @@ Status read_roberta_scores(const checkpoint::FieldReader& in, ModelConfigFields&
   return read_roberta(in, out);
 }
 
+// GGUF files are all of one architecture. A unigram model tells XLM-RoBERTa, and a classifier a reranker; all others
+// are BERT's, as converters cut the unused rows off the table of positions, which was all that is different.
+using checkpoint::GgufFields;
+Result<bool> has_classifier(const GgufFields& in) { return in.has("cls.output.weight"); }
+Result<bool> has_unigrams(const GgufFields& in) {
+  ASSIGN_OR_RETURN(const auto model, in.file().string("tokenizer.ggml.model"));
+  return model == "t5" && !in.has("cls.output.weight");
+}
+
+Status add(GgufFields& in) {
+  const std::string_view kTable = "token_types.weight", kKey = "tokenizer.ggml.token_type_count";
+  const checkpoint::StoredTensor* table = in.file().find(kTable);
+  if (!table || table->shape.size() != 2)
+    return invalid("{}: tensor \"{}\" is missing or no matrix", in.file().source(), kTable);
+  ASSIGN_OR_RETURN(const auto kinds, in.file().integer(kKey));
+  if (kinds && *kinds != table->shape[0])
+    return invalid("{}: metadata \"{}\" is {}, but \"{}\" has {} rows", in.file().source(), kKey, *kinds, kTable,
+                   table->shape[0]);
+  in.out()["type_vocab_size"] = table->shape[0];
+  in.out()["gguf_positions_cut"] = true;
+  for (const char* always : {"attention_bias", "mlp_bias"}) in.out().erase(always);
+  return Status::ok();
+}
+
+// A head of BERT's own has its dense layer in the pooler, which converters leave out.
+Status add_scores(GgufFields& in) {
+  const checkpoint::StoredTensor* last = in.file().find("cls.output.weight");
+  if (!in.has("cls.weight"))
+    return error(Code::Unsupported,
+                 "{}: tensor \"cls.output.weight\" without \"cls.weight\": a classifier whose dense "
+                 "layer is missing gives other scores than it was trained for",
+                 in.file().source());
+  in.out()["num_labels"] = last->shape.size() == 2 ? last->shape[0] : 1;
+  return add(in);
+}
+
+constexpr checkpoint::GgufTensorName kTensors[] = {{"token_embd.", "embeddings.word_embeddings."},
+                                                   {"token_types.", "embeddings.token_type_embeddings."},
+                                                   {"position_embd.", "embeddings.position_embeddings."},
+                                                   {"token_embd_norm.", "embeddings.LayerNorm."},
+                                                   {"attn_q.", "attention.self.query."},
+                                                   {"attn_k.", "attention.self.key."},
+                                                   {"attn_v.", "attention.self.value."},
+                                                   {"attn_output.", "attention.output.dense."},
+                                                   {"attn_output_norm.", "attention.output.LayerNorm."},
+                                                   {"ffn_up.", "intermediate.dense."},
+                                                   {"ffn_down.", "output.dense."},
+                                                   {"layer_output_norm.", "output.LayerNorm."},
+                                                   {"cls.output.", "classifier.out_proj."},
+                                                   {"cls.", "classifier.dense."}};
+
+constexpr checkpoint::GgufFamily gguf_of(Result<bool> (*holds)(const GgufFields&), Status (*add)(GgufFields&)) {
+  return {.name = "bert",
+          .eps = "attention.layer_norm_epsilon",
+          .holds = holds,
+          .add = add,
+          .tensors = kTensors,
+          .layers = "encoder.layer."};
+}
+
 // Encoders inside models with a head, and norms of old files.
 using checkpoint::NameRule;
 constexpr NameRule kNames[] = {{NameRule::At::Start, "bert.", ""},
@@ -150,6 +216,7 @@ const ModelSpec kBert{.family = {.architecture = "BertModel",
                                  .sizes = kSizes,
                                  .fields = kFields,
                                  .read = read,
+                                 .gguf = gguf_of(nullptr, add),
                                  .names = kNames,
                                  .eps_key = "layer_norm_eps",
                                  .activation_key = "hidden_act",
@@ -206,6 +273,7 @@ const ModelSpec kXlmRoberta{.family = {.architecture = "XLMRobertaModel",
                                        .sizes = kXlmRobertaSizes,
                                        .fields = kFields,
                                        .read = read_roberta,
+                                       .gguf = gguf_of(has_unigrams, add),
                                        .names = kNames,
                                        .eps_key = "layer_norm_eps",
                                        .activation_key = "hidden_act",
@@ -220,6 +288,7 @@ const ModelSpec kXlmRobertaScores{.family = {.architecture = "XLMRobertaForSeque
                                              .sizes = kXlmRobertaSizes,
                                              .fields = kFields,
                                              .read = read_roberta_scores,
+                                             .gguf = gguf_of(has_classifier, add_scores),
                                              .names = kNames,
                                              .eps_key = "layer_norm_eps",
                                              .activation_key = "hidden_act",

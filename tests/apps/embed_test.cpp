@@ -13,8 +13,10 @@ namespace {
 using testing_support::HttpAnswer;
 using testing_support::HttpClient;
 
+// A folder of encoders, or a GGUF file.
 std::string path_of(const std::string& model) {
-  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/encoders/" + model;
+  const char* folder = model.ends_with(".gguf") ? "gguf/" : "encoders/";
+  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + folder + model;
 }
 std::string flags_of(const std::string& model) {
   return fmt::format("--model-path {} --dtype float32 --threads 2 --log-level warning", path_of(model));
@@ -99,6 +101,25 @@ TEST(Embed, AModelOfManyLanguagesIsServed) {
   for (const Json& t : texts) {
     const Json answer = s.post("/v1/embeddings", {{"model", "m"}, {"input", t["text"]}, {"truncate", true}});
     expect_near(answer["data"][0]["embedding"], t["embedding"]);
+  }
+}
+
+// GGUF files with a unigram model among their metadata (tools/golden/make_gguf_encoders.py).
+TEST(Embed, GgufFilesOfModelsOfManyLanguagesAreServed) {
+  const std::string folder = std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/";
+  {
+    Served s("xlm_roberta_mean.gguf");
+    ASSERT_GT(s.server.port(), 0) << s.server.said();
+    for (const Json& t : Json::parse(content_of(folder + "xlm_roberta_mean.json"))) {
+      const Json answer = s.post("/v1/embeddings", {{"model", "m"}, {"input", t["text"]}});
+      expect_near(answer["data"][0]["embedding"], t["embedding"]);
+    }
+  }
+  Served s("xlm_roberta_scores.gguf");
+  ASSERT_GT(s.server.port(), 0) << s.server.said();
+  for (const Json& p : Json::parse(content_of(folder + "xlm_roberta_scores.json"))) {
+    const Json scored = s.post("/v1/score", {{"text_1", p["query"]}, {"text_2", p["document"]}});
+    EXPECT_NEAR(scored["data"][0]["score"].get<double>(), p["score"].get<double>(), 1e-4) << p["document"];
   }
 }
 

@@ -276,6 +276,13 @@ TEST(Checkpoint, GgufNameTable) {
   EXPECT_EQ(name_of("blk.1.attn_kv_a_mqa.weight", deepseek), "model.layers.1.self_attn.kv_a_proj_with_mqa.weight");
   EXPECT_EQ(name_of("blk.1.ssm_a", shape_of("nemotron_h")), "model.layers.1.mamba.A_log");
   EXPECT_EQ(hf_name("blk.1.ssm_a", shape_of("nemotron_h"))->number, StoredNumber::NegativeExp);
+  EXPECT_EQ(name_of("blk.1.ffn_latent_up.weight", shape_of("nemotron_h")), "model.layers.1.mlp.fc2_latent_proj.weight");
+  EXPECT_EQ(name_of("blk.1.ffn_up_shexp.weight", shape_of("nemotron_h")),
+            "model.layers.1.mlp.shared_experts.up_proj.weight");
+  EXPECT_EQ(name_of("blk.1.attn_output_norm.bias", shape_of("bert")),
+            "encoder.layer.1.attention.output.LayerNorm.bias");
+  EXPECT_EQ(name_of("position_embd.weight", shape_of("bert")), "embeddings.position_embeddings.weight");
+  EXPECT_EQ(name_of("cls.output.bias", shape_of("bert")), "classifier.out_proj.bias");
   EXPECT_EQ(name_of("blk.1.ssm_dt.bias", shape_of("qwen3next")), "model.layers.1.linear_attn.dt_bias");
   EXPECT_EQ(name_of("blk.1.attn_sinks.weight", shape_of("gpt-oss")), "model.layers.1.self_attn.sinks");
 }

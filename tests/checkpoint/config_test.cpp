@@ -6,6 +6,7 @@
 
 #include "checkpoint/generation_config.h"
 #include "checkpoint/helpers.h"
+#include "checkpoint/pooling.h"
 #include "models/model.h"
 
 namespace reprise::checkpoint::config_test {
@@ -322,6 +323,85 @@ TEST(Config, ExpertsFromGguf) {
       EXPECT_EQ(c->experts.top_groups, 2);
       EXPECT_EQ(c->experts.choice_bias, sigmoid);
     }
+}
+
+// A converter of newer files counts a layer that predicts further tokens, and leaves the used groups out.
+TEST(Config, NemotronWithExpertsFromGguf) {
+  const std::string a = "nemotron_h_moe.";
+  const auto model = [&] {
+    GgufBuilder b;
+    b.str("general.architecture", "nemotron_h_moe").u32(a + "embedding_length", 64).u32(a + "block_count", 3);
+    b.u32(a + "context_length", 512).u32(a + "attention.head_count", 4).u32(a + "nextn_predict_layers", 1);
+    b.f32(a + "attention.layer_norm_rms_epsilon", 1e-5f).strings("tokenizer.ggml.tokens", {"a", "b"});
+    b.array<uint32_t>(a + "attention.head_count_kv", 4, {0, 0, 2})
+        .array<uint32_t>(a + "feed_forward_length", 4, {0, 18, 18});
+    b.u32(a + "ssm.conv_kernel", 4).u32(a + "ssm.state_size", 16).u32(a + "ssm.group_count", 2);
+    b.u32(a + "ssm.inner_size", 96).u32(a + "ssm.time_step_rank", 6);
+    b.u32(a + "expert_count", 8).u32(a + "expert_used_count", 3).u32(a + "expert_feed_forward_length", 18);
+    b.f32(a + "expert_weights_scale", 2.5f).flag(a + "expert_weights_norm", 1).u32(a + "expert_shared_count", 1);
+    b.f32_tensor("blk.0.ssm_in.weight", {1}, {1}).f32_tensor("blk.1.ffn_gate_inp.weight", {1}, {1});
+    return b.f32_tensor("blk.2.nextn.eh_proj.weight", {1}, {1});
+  };
+  auto c = gguf_config(model().u32(a + "expert_shared_feed_forward_length", 36).u32(a + "expert_group_count", 1));
+  ASSERT_TRUE(c.is_ok()) << c.status().message();
+  EXPECT_EQ(c->architecture, "NemotronHForCausalLM");
+  EXPECT_EQ(c->layer_types, (std::vector<std::string>{"linear_attention", "moe"}));
+  EXPECT_EQ(c->experts.count, 8);
+  EXPECT_EQ(c->experts.per_token, 3);
+  EXPECT_EQ(c->experts.intermediate, 18);
+  EXPECT_EQ(c->experts.shared_intermediate, 36);
+  EXPECT_EQ(c->experts.scale, 2.5);
+  EXPECT_EQ(c->experts.groups, 1);
+  EXPECT_EQ(c->number("moe_latent_size"), 0);
+  expect_error(gguf_config(model()).status(),
+               {"t.gguf", "nemotron_h_moe.expert_shared_feed_forward_length", "missing"});
+  expect_error(
+      gguf_config(model().u32(a + "expert_shared_feed_forward_length", 36).u32(a + "expert_group_count", 2)).status(),
+      {"t.gguf", "nemotron_h_moe.expert_group_used_count", "missing"});
+}
+
+TEST(Config, EncodersFromGguf) {
+  const auto model = [](const char* tokenizer) {
+    GgufBuilder b = gguf_model("bert");
+    b.f32("bert.attention.layer_norm_epsilon", 1e-5f).str("tokenizer.ggml.model", tokenizer);
+    return b.f32_tensor("token_types.weight", {1, 2}, {1, 2});
+  };
+  auto bert = gguf_config(model("bert")), xlm = gguf_config(model("t5").u32("tokenizer.ggml.token_type_count", 2));
+  ASSERT_TRUE(bert.is_ok() && xlm.is_ok()) << bert.status().message() << xlm.status().message();
+  EXPECT_EQ(bert->architecture, "BertModel");
+  EXPECT_EQ(xlm->architecture, "XLMRobertaModel");
+  EXPECT_EQ(xlm->max_position_embeddings, 512) << "the table in the file has no unused rows";
+  EXPECT_EQ(xlm->number("type_vocab_size"), 2);
+  EXPECT_EQ(xlm->rms_norm_eps, 1e-5);
+  const auto scorer = [&] { return model("t5").f32_tensor("cls.output.weight", {1, 1}, {1}); };
+  auto scores = gguf_config(scorer().f32_tensor("cls.weight", {1, 1}, {1}));
+  ASSERT_TRUE(scores.is_ok()) << scores.status().message();
+  EXPECT_EQ(scores->architecture, "XLMRobertaForSequenceClassification");
+  expect_error(gguf_config(scorer()).status(), {"t.gguf", "cls.output.weight", "without \"cls.weight\""});
+  expect_error(gguf_config(model("t5").u32("tokenizer.ggml.token_type_count", 3)).status(),
+               {"t.gguf", "\"tokenizer.ggml.token_type_count\" is 3", "\"token_types.weight\" has 2 rows"});
+  expect_error(gguf_config(gguf_model("bert").f32("bert.attention.layer_norm_epsilon", 1e-5f)).status(),
+               {"t.gguf", "token_types.weight", "missing"});
+}
+
+TEST(Config, PoolingFromGguf) {
+  const auto read = [](const GgufBuilder& b) {
+    const std::string bytes = b.finish();
+    auto file = GgufFile::parse(bytes_of(bytes), "t.gguf");
+    EXPECT_TRUE(file.is_ok()) << file.status().message();
+    return read_pooling(*file);
+  };
+  EXPECT_EQ(read(gguf_model("qwen3"))->kind, PoolKind::None);
+  const PoolKind kinds[] = {PoolKind::None, PoolKind::Mean, PoolKind::First, PoolKind::Last, PoolKind::Labels};
+  for (uint32_t type = 0; type < 5; ++type) {
+    const auto pooling = read(gguf_model("qwen3").u32("qwen3.pooling_type", type));
+    ASSERT_TRUE(pooling.is_ok()) << pooling.status().message();
+    EXPECT_EQ(pooling->kind, kinds[type]);
+    EXPECT_EQ(pooling->normalise, type >= 1 && type <= 3);
+  }
+  expect_error(read(gguf_model("bert").u32("bert.pooling_type", 5)).status(),
+               {"t.gguf", "\"bert.pooling_type\" is 5", "4 (rank)"});
+  expect_error(read(gguf_model("bert").str("bert.pooling_type", "mean")).status(), {"t.gguf", "bert.pooling_type"});
 }
 
 TEST(Config, GgufErrors) {

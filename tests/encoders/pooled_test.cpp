@@ -1,6 +1,7 @@
 // Vectors and scores of models that do not generate: against transformers (tests/data/encoders), and the bits rule.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -34,9 +35,12 @@ struct How {
   std::vector<std::string> overrides = {};
 };
 
+std::string data_of(const std::string& folder) { return std::string(REPRISE_SOURCE_DIR) + "/tests/data/" + folder; }
+// A folder, or a GGUF file of the model in it.
 std::string path_of(const std::string& model) {
-  return std::string(REPRISE_SOURCE_DIR) + "/tests/data/encoders/" + model;
+  return data_of(model.ends_with(".gguf") ? "gguf/" : "encoders/") + model;
 }
+std::string folder_of(const std::string& model) { return data_of("encoders/") + model.substr(0, model.find('.')); }
 
 Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const How& s = {}) {
   DeviceOptions device{DeviceKind::Cpu, "auto", s.threads, false};
@@ -73,7 +77,7 @@ bool same_bits(const Rows& a, const Rows& b) {
 class Pooled : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    goldens = testing_support::read_pooled_goldens(path_of(GetParam()));
+    goldens = testing_support::read_pooled_goldens(folder_of(GetParam()));
     ASSERT_GE(goldens.size(), 3u);
   }
   Rows rows_with(const How& s) {
@@ -142,8 +146,31 @@ TEST_P(Pooled, StepsAreReplayedFromCapturedGraphs) {
 INSTANTIATE_TEST_SUITE_P(All, Pooled,
                          testing::Values("bert_mean", "bert_cls_old", "roberta_mean", "bert_scores", "roberta_scores",
                                          "xlm_roberta_mean", "xlm_roberta_scores", "qwen3_last", "qwen3_mean",
-                                         "qwen3_yes_no"),
-                         [](const auto& param) { return param.param; });
+                                         "qwen3_yes_no", "xlm_roberta_mean.gguf", "xlm_roberta_scores.gguf"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
+
+TEST(PooledEngine, AGgufFileSaysHowRowsBecomeAVectorAndHasTheBitsOfTheFolder) {
+  for (const std::string name : {"xlm_roberta_mean", "xlm_roberta_scores"}) {
+    auto file = open(path_of(name + ".gguf")), folder = open(path_of(name));
+    ASSERT_TRUE(file.is_ok()) << file.status().message();
+    ASSERT_TRUE(folder.is_ok()) << folder.status().message();
+    EXPECT_EQ((*file)->pooling().kind, (*folder)->pooling().kind);
+    EXPECT_EQ((*file)->config().architecture, (*folder)->config().architecture);
+    EXPECT_EQ((*file)->config().max_position_embeddings, (*folder)->config().max_position_embeddings);
+    for (const std::string& notice : (*file)->config().notices) EXPECT_EQ(notice.find("no file says how"), notice.npos);
+    const auto requests = requests_of(testing_support::read_pooled_goldens(folder_of(name)));
+    const auto a = Embedder(**file).run(requests), b = Embedder(**folder).run(requests);
+    ASSERT_TRUE(a.is_ok() && b.is_ok());
+    EXPECT_TRUE(same_bits(*a, *b)) << name;
+  }
+  auto first = open(path_of("xlm_roberta_mean.gguf"), {.pooling = checkpoint::PoolKind::First});
+  ASSERT_TRUE(first.is_ok()) << first.status().message();
+  EXPECT_EQ((*first)->pooling().kind, checkpoint::PoolKind::First);
+}
 
 TEST(PooledEngine, AnEncoderKeepsNothingOfATextAndADecoderDoes) {
   auto encoder = open(path_of("bert_mean")), decoder = open(path_of("qwen3_last"));

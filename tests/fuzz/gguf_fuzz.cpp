@@ -1,5 +1,6 @@
 // Any bytes as a GGUF file: parsing answers a Status, and from a file that parses every reader built on it can run: the
-// tensors in each float dtype, the tokenizer's metadata, the config and the generation defaults.
+// tensors in each float dtype, the tokenizer and what it makes of a text, the config, the pooling and the generation
+// defaults.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -8,7 +9,9 @@
 #include "checkpoint/config.h"
 #include "checkpoint/generation_config.h"
 #include "checkpoint/gguf_tokenizer.h"
+#include "checkpoint/pooling.h"
 #include "models/model.h"
+#include "support/gguf_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;
@@ -25,7 +28,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       (void)e.value.as_double(i);
     }
   }
-  (void)read_gguf_tokenizer(*file);
+  if (const auto metadata = read_gguf_tokenizer(*file); metadata.is_ok()) {
+    const auto tokenizer = text::Tokenizer::from_gguf(testing_support::for_text(*metadata));
+    if (tokenizer.is_ok())
+      (void)tokenizer->encode_pair("A \xEF\xBC\xA1  graph\u0301, captured\nonce </s> \xE6\x96\x87", "<s> the sea ", 64);
+  }
+  (void)read_pooling(*file);
   (void)read_model_config(*file, {}, models::families(true));
   (void)read_generation_config(*file);
   auto checkpoint = Checkpoint::from_gguf(std::move(*file), models::families());
