@@ -91,6 +91,7 @@ REASONS = {
     16: "of the graph modes the usual one alone is tested on the device (by G); other checkpoints have all three",
     17: "on the executor one model without states and one with them have all modes; on a GPU every decoder has (N)",
     18: "graph modes of models that give vectors or scores are tested on the CPU",
+    19: "refused: a reranker that answers yes or no has rows of its head as a classifier there",
 }
 
 
@@ -98,15 +99,23 @@ def text(root, name):
     return (root / name).read_text(encoding="utf-8")
 
 
+def gguf_names(source, body):
+    """What files of a family have as general.architecture, "" for none. A function of its file may make the GgufFamily."""
+    made = re.search(r"\.gguf = (gguf_\w+)\(", body)
+    if made:
+        body = ".gguf = " + block(source, re.search(rf"GgufFamily {made[1]}\(.*?return ", source, re.S).end())
+    names = re.search(r'\.gguf = \{\.name = "([^"]+)"(?:,\s*\.other_name = "([^"]+)")?', body)
+    return "`, `".join(n for n in names.groups() if n) if names else ""
+
+
 def families(root):
-    """(architecture, model type, wrapper, GGUF name) in the order of list.h."""
+    """(architecture, model type, wrapper, GGUF names) in the order of list.h."""
     found = {}
     for path in sorted((root / "src/models").glob("*.cpp")):
         source = path.read_text(encoding="utf-8")
         for name, body in re.findall(r"^const ModelSpec (k\w+)\s*\{(.*?)^(?=const ModelSpec|\}  // namespace)", source, re.S | re.M):
             field = lambda key: (re.search(rf'\.{key} = "([^"]+)"', body) or [None, ""])[1]
-            gguf = re.search(r'\.gguf = \{\.name = "([^"]+)"', body)
-            found[name] = (field("architecture"), field("model_type"), field("wrapper"), gguf[1] if gguf else "")
+            found[name] = (field("architecture"), field("model_type"), field("wrapper"), gguf_names(source, body))
     order = re.findall(r"X\(\w+, (k\w+)\)", text(root, "src/models/list.h"))
     return [found[name] for name in order]
 
@@ -134,6 +143,7 @@ def lists(root):
         "pooled_on_ascend": names_in(text(root, "tests/encoders/ascend_pooled_test.cpp"), r"cases\(\) \{(.*?)return out"),
         "vision_on_ascend": names_in(text(root, "tests/models/ascend_vision_test.cpp"), r"AscendVision,\s*testing::Values\((.*?)\),"),
         "vision_on_cuda": names_in(text(root, "tests/simt/vision_test.cpp"), r"cuda_vision_params\(\) \{(.*?)return out"),
+        "pooled_gguf": re.findall(r'"(\w+)\.gguf"', text(root, "tests/encoders/pooled_test.cpp")),
         "gguf": names_in(text(root, "tests/models/gguf_experts_test.cpp"), r"kModels\[\] = \{(.*?)\}"),
     }
 
@@ -242,9 +252,9 @@ def row(name, gguf, known, of_family):
             cell(ascend, 3 if name in known["ascend"] else 2), cell(in_gguf, 4 if not gguf else 1 if elsewhere else 5)]
 
 
-def encoder_row(name, known):
+def encoder_row(name, gguf, known):
     return [f"`{name}`", "E", "P", "no 6", "D" if name in known["pooled_on_cuda"] else "no 1",
-            "H" if name in known["pooled_on_ascend"] else "no 1", "no 4"]
+            "H" if name in known["pooled_on_ascend"] else "no 1", "E, P" if name in known["pooled_gguf"] else "no 19" if name.endswith("yes_no") else "no 5" if gguf else "no 4"]
 
 
 def vision_row(name, known, tested):
@@ -334,7 +344,7 @@ def page(root):
         both = c.checkpoints(architecture, model_type, wrapper)
         of_family = [n for n, kind in both if kind == "decoder"]
         for name, kind in both:
-            rows.append(encoder_row(name, known) if kind == "encoder" else vision_row(name, known, c.tested) if kind == "tower" else row(name, gguf, known, of_family))
+            rows.append(encoder_row(name, gguf, known) if kind == "encoder" else vision_row(name, known, c.tested) if kind == "tower" else row(name, gguf, known, of_family))
             modes.append(mode_row(name, known, c.by_mode, kind))
     lines += ["", "## Tests of each", ""] + table(["checkpoint", "fp32, bf16, fp16", "same bits", "W8A8 by the pass", "CUDA", "Ascend", "GGUF"], rows)
     lines += ["", "## Graph modes", "",

@@ -141,10 +141,11 @@ Status check_lengths(const GgufTokenizer& gguf) {
     std::string_view key;
     int64_t id;
   };
-  for (const Named& n : {Named{"bos", gguf.bos}, Named{"eos", gguf.eos}, Named{"unknown", gguf.unk},
-                         Named{"padding", gguf.pad}, Named{"seperator", gguf.sep}, Named{"mask", gguf.mask}}) {
+  for (const Named& n : {Named{"bos_token_id", gguf.bos}, Named{"eos_token_id", gguf.eos},
+                         Named{"unknown_token_id", gguf.unk}, Named{"padding_token_id", gguf.pad},
+                         Named{"seperator_token_id", gguf.sep}, Named{"mask_token_id", gguf.mask}}) {
     if (n.id < -1 || n.id >= static_cast<int64_t>(count))
-      return invalid("tokenizer.ggml.{}_token_id: {} is not the id of one of {} tokens", n.key, n.id, count);
+      return invalid("tokenizer.ggml.{}: {} is not the id of one of {} tokens", n.key, n.id, count);
   }
   return Status::ok();
 }

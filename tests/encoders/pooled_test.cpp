@@ -146,7 +146,8 @@ TEST_P(Pooled, StepsAreReplayedFromCapturedGraphs) {
 INSTANTIATE_TEST_SUITE_P(All, Pooled,
                          testing::Values("bert_mean", "bert_cls_old", "roberta_mean", "bert_scores", "roberta_scores",
                                          "xlm_roberta_mean", "xlm_roberta_scores", "qwen3_last", "qwen3_mean",
-                                         "qwen3_yes_no", "xlm_roberta_mean.gguf", "xlm_roberta_scores.gguf"),
+                                         "qwen3_yes_no", "xlm_roberta_mean.gguf", "xlm_roberta_scores.gguf",
+                                         "qwen3_last.gguf"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '.', '_');
@@ -154,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(All, Pooled,
                          });
 
 TEST(PooledEngine, AGgufFileSaysHowRowsBecomeAVectorAndHasTheBitsOfTheFolder) {
-  for (const std::string name : {"xlm_roberta_mean", "xlm_roberta_scores"}) {
+  for (const std::string name : {"xlm_roberta_mean", "xlm_roberta_scores", "qwen3_last"}) {
     auto file = open(path_of(name + ".gguf")), folder = open(path_of(name));
     ASSERT_TRUE(file.is_ok()) << file.status().message();
     ASSERT_TRUE(folder.is_ok()) << folder.status().message();

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Encoders of tests/data/encoders as GGUF files, with a unigram tokenizer in their metadata.
+"""Models of tests/data/encoders as GGUF files, those of XLM-RoBERTa with a unigram tokenizer in their metadata.
 
-Writes tests/data/gguf/<name>.gguf for XLM-RoBERTa that gives vectors and for one that gives scores, and <name>.json: texts or pairs
-with the ids of HF tokenizers and what HF transformers makes of them in fp32. The golden.safetensors of tests/data/encoders hold for
-the files as well. Names and metadata are those of BertModel and XLMRobertaModel of llama.cpp's conversion/bert.py: the unused rows of
+Writes tests/data/gguf/<name>.gguf for two models of XLM-RoBERTa, which give vectors and scores, and for a Qwen3 that gives vectors.
+Of the first two it writes <name>.json, too: texts or pairs with the ids of HF tokenizers and what HF transformers makes of them in
+fp32. The golden.safetensors of tests/data/encoders hold for the files as well. Names and metadata are those of BertModel and XLMRobertaModel of llama.cpp's conversion/bert.py: the unused rows of
 the table of positions are cut off, of the pooler there is nothing, all of a classifier is kept. Matrices stay in fp32.
 """
 
@@ -35,6 +35,14 @@ def with_charsmap(size, charsmap):
     return tok, tok.get_vocab_size()
 
 
+def finish(w, name):
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    print(name, (OUT / f"{name}.gguf").stat().st_size // 1024, "KiB")
+
+
 def write(name, config, tok, charsmap, pooling=None):
     layers, offset = config["num_hidden_layers"], config["pad_token_id"] + 1
     w = gguf.GGUFWriter(OUT / f"{name}.gguf", "bert")
@@ -62,14 +70,33 @@ def write(name, config, tok, charsmap, pooling=None):
         if module == "embeddings.position_embeddings":
             data = data[offset:]
         w.add_tensor(f"{names.get_name(module)}.{leaf}", np.ascontiguousarray(data, np.float32))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-    print(name, (OUT / f"{name}.gguf").stat().st_size // 1024, "KiB")
+    finish(w, name)
+
+
+def write_decoder(name):
+    """A decoder whose pooling the file names; without a tokenizer."""
+    config = json.loads((DATA / "encoders" / name / "config.json").read_text())
+    w = gguf.GGUFWriter(OUT / f"{name}.gguf", "qwen3")
+    w.add_block_count(config["num_hidden_layers"])
+    w.add_context_length(config["max_position_embeddings"])
+    w.add_embedding_length(config["hidden_size"])
+    w.add_feed_forward_length(config["intermediate_size"])
+    w.add_head_count(config["num_attention_heads"])
+    w.add_head_count_kv(config["num_key_value_heads"])
+    w.add_key_length(config["head_dim"])
+    w.add_value_length(config["head_dim"])
+    w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    w.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    w.add_pooling_type(gguf.PoolingType.LAST)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, config["num_hidden_layers"])
+    for key, data in load_file(DATA / "encoders" / name / "model.safetensors").items():
+        module, leaf = f"model.{key}".rsplit(".", 1)
+        w.add_tensor(f"{names.get_name(module)}.{leaf}", np.ascontiguousarray(data, np.float32))
+    finish(w, name)
 
 
 def main():
+    write_decoder("qwen3_last")
     _, charsmap = train_small(True, True)
     folder = DATA / "encoders"
     name = "xlm_roberta_mean"
