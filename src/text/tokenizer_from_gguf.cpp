@@ -1,6 +1,7 @@
 // Tokenizer::from_gguf: the tokenizer metadata of GGUF files. They name how words are cut instead of describing it;
 // what each name means follows the tokenizer.json of the models that use it.
 #include <algorithm>
+#include <iterator>
 
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
@@ -242,10 +243,19 @@ Status read_scores(const GgufTokenizer& gguf, TokenizerParts* parts) {
   return Status::ok();
 }
 
+// A converter that reads a tokenizer.json of XLM-RoBERTa writes a setting of decoding (clean_up_tokenization_spaces) as
+// remove_extra_whitespaces. Its models were trained without extra spaces in either case.
+bool is_xlm_roberta(const GgufTokenizer& gguf) {
+  constexpr std::string_view kFirst[] = {"<s>", "<pad>", "</s>", "<unk>"};
+  return gguf.tokens.size() > std::size(kFirst) &&
+         std::equal(std::begin(kFirst), std::end(kFirst), gguf.tokens.begin());
+}
+
 // A text as words with a space in front of each, where spaces that follow one another count as one; or else as one
 // word, which is what SentencePiece itself makes of every text.
 Status add_unigram_words(const GgufTokenizer& gguf, TokenizerParts* parts) {
-  const bool prefix = gguf.add_space_prefix.value_or(true), merges = gguf.remove_extra_whitespaces.value_or(true);
+  const bool prefix = gguf.add_space_prefix.value_or(true);
+  const bool merges = gguf.remove_extra_whitespaces.value_or(true) || is_xlm_roberta(gguf);
   const std::string space(kSpacePiece);
   if (prefix && merges) {
     parts->pre_tokenizer.add_whitespace_split();
