@@ -1,29 +1,13 @@
 // `reprise bench compare`: what may be compared, and what a ratio means.
 #include <gtest/gtest.h>
 
-#include "measurement/comparison.h"
 #include "run_binary.h"
+#include "support/bench_report.h"
 
 namespace reprise::apps::bench_compare_test {
 namespace {
 
-OrderedJson report(double decode, double step, double bandwidth = 60) {
-  OrderedJson j;
-  j["limits"] = {{"cpu", "a processor"},
-                 {"isa", "avx512"},
-                 {"threads", 2},
-                 {"read_GBps_all", bandwidth},
-                 {"fp32_gflops", 200},
-                 {"devices", {"cpu"}},
-                 {"warnings", OrderedJson::array()}};
-  j["rows"] = {{{"batch_size", 1},
-                {"input_len", 8},
-                {"output_len", 4},
-                {"graph", "whole"},
-                {"decode_tok_s", decode},
-                {"step_ms_p50", step}}};
-  return j;
-}
+using testing_support::report;
 
 // As a person would: one report with itself, another machine's, and what is no report.
 TEST(BenchCompare, TheCommandRefusesAndCanBeTold) {

@@ -1,11 +1,9 @@
-// `reprise bench serving`: its figures, its prompts, and the command against real and broken servers.
+// `reprise bench serving`: the command against real and broken servers.
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "apps/serving.h"
-#include "measurement/serving_prompts.h"
-#include "measurement/serving_report.h"
 #include "support/scripted_server.h"
 
 namespace reprise::apps::bench_serving_test {

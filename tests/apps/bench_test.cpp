@@ -1,8 +1,5 @@
 // `reprise bench ops` and `bench startup`: the form of what they say. Times are never judged here.
-#include "measurement/cache_probe.h"
-#include "measurement/known_text.h"
 #include "measurement/op_cases.h"
-#include "measurement/page_cache.h"
 #include "run_binary.h"
 
 namespace reprise::apps::bench_test {

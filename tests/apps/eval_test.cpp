@@ -1,8 +1,5 @@
-// The evaluation commands: reading texts, GSM8K's prompts and scoring, and the commands at work.
-#include "evaluation/gsm8k.h"
-
+// The evaluation commands at work.
 #include "apps/serving.h"
-#include "evaluation/choice.h"
 #include "evaluation/text_file.h"
 #include "support/smollm2.h"
 

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "apps/serving.h"
-#include "evaluation/mmmu.h"
 #include "evaluation/text_file.h"
 #include "support/http_client.h"
 

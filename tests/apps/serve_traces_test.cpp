@@ -7,14 +7,12 @@
 #include <mutex>
 
 #include "apps/serving.h"
-#include "service/span_post.h"
 #include "support/http_client.h"
 #include "support/scripted_server.h"
 
 namespace reprise::apps::serve_traces_test {
 namespace {
 
-using testing_support::Script;
 using testing_support::ScriptedServer;
 
 using namespace std::chrono_literals;

@@ -3,26 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "support/bench_report.h"
+
 namespace reprise::measurement::comparison_test {
 namespace {
 
-OrderedJson report(double decode, double step, double bandwidth = 60) {
-  OrderedJson j;
-  j["limits"] = {{"cpu", "a processor"},
-                 {"isa", "avx512"},
-                 {"threads", 2},
-                 {"read_GBps_all", bandwidth},
-                 {"fp32_gflops", 200},
-                 {"devices", {"cpu"}},
-                 {"warnings", OrderedJson::array()}};
-  j["rows"] = {{{"batch_size", 1},
-                {"input_len", 8},
-                {"output_len", 4},
-                {"graph", "whole"},
-                {"decode_tok_s", decode},
-                {"step_ms_p50", step}}};
-  return j;
-}
+using testing_support::report;
 
 TEST(BenchCompare, ARatioAboveOneIsBetterWhateverTheFigure) {
   const auto c = compare_reports(report(40, 25), report(50, 20));
