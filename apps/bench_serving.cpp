@@ -60,7 +60,7 @@ Status ServingFlags::check() {
 // Fills in what only the server knows.
 Status ask_server(ServingFlags& f, client::HttpCalls& http) {
   if (f.model.empty() || !f.vocab_size) {
-    auto facts = client::probe_server(http, f.base_url);
+    auto facts = client::probe_server(http, f.base_url, "--model");
     if (!facts && f.model.empty()) return facts.status();
     if (f.model.empty()) f.model = facts->model;
     if (!f.vocab_size && facts) f.vocab_size = facts->vocab_size;

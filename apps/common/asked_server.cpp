@@ -33,7 +33,7 @@ Result<client::LoadRun> AskedServer::ask_all(const std::vector<client::Generatio
                    client::HttpCalls::open(base_url, client::call_options(api_key, timeout_s.value_or(600))));
   style.model = model;
   if (style.model.empty()) {
-    ASSIGN_OR_RETURN(const client::ServerFacts facts, client::probe_server(*http, base_url));
+    ASSIGN_OR_RETURN(const client::ServerFacts facts, client::probe_server(*http, base_url, "--server-model"));
     style.model = facts.model;
   }
   client::LoadOptions load;

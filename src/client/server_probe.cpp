@@ -15,7 +15,7 @@ GenerationRecord call_once(HttpCalls& http, const GenerationCall& call, const Ge
   return std::move(run_load(http, {&call, 1}, style, {}).records.front());
 }
 
-Result<ServerFacts> probe_server(HttpCalls& http, const std::string& url) {
+Result<ServerFacts> probe_server(HttpCalls& http, const std::string& url, std::string_view named_by) {
   const auto get = [&](const std::string& path) { return http.fetch({"GET", path, ""}); };
   auto models = get("/v1/models");
   if (!models)
@@ -27,7 +27,7 @@ Result<ServerFacts> probe_server(HttpCalls& http, const std::string& url) {
   const auto data = list.is_object() ? list.find("data") : list.end();
   if (!list.is_object() || data == list.end() || !data->is_array() || data->empty() || !data->front().is_object() ||
       !data->front().contains("id") || !data->front()["id"].is_string())
-    return error(Code::Invalid, "{}/v1/models names no model; give its name", url);
+    return error(Code::Invalid, "{}/v1/models names no model; {} gives one", url, named_by);
   ServerFacts facts;
   const Json& card = data->front();
   facts.model = card["id"].get<std::string>();

@@ -15,8 +15,9 @@ struct ServerFacts {
   std::optional<int64_t> vocab_size;  // where the server tells it
 };
 
-// GET /v1/models, and /model_info for what is missing. An error names the server and what it said.
-Result<ServerFacts> probe_server(HttpCalls& http, const std::string& url);
+// GET /v1/models, and /model_info for what is missing. An error names the server and what it said. `named_by`: what
+// gives the model's name where the server does not, for the error.
+Result<ServerFacts> probe_server(HttpCalls& http, const std::string& url, std::string_view named_by);
 
 // The key as a header, when there is one.
 HttpCallOptions call_options(const std::string& api_key, double timeout_s);

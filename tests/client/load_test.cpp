@@ -248,12 +248,12 @@ TEST(ServerProbe, KnowsTheServersItMayMeet) {
   });
   const auto probe = [](const ScriptedServer& s) {
     auto http = HttpCalls::open(s.url(), {});
-    return probe_server(**http, s.url());
+    return probe_server(**http, s.url(), "--model");
   };
   EXPECT_EQ(probe(ours)->model, "a");
   EXPECT_EQ(probe(ours)->vocab_size, 77);
   EXPECT_EQ(probe(theirs)->vocab_size, 88);
-  EXPECT_NE(probe(neither).status().message().find("give its name"), std::string::npos);
+  EXPECT_NE(probe(neither).status().message().find("--model gives one"), std::string::npos);
 }
 
 }  // namespace
