@@ -7,9 +7,9 @@
 namespace reprise::server {
 namespace {
 
-std::string lower(std::string_view text) {
+std::string in_lower_case(std::string_view text) {
   std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : out) c = static_cast<char>(std::toin_lower_case(static_cast<unsigned char>(c)));
   return out;
 }
 
@@ -41,10 +41,10 @@ Status check_origin(std::string_view origin) {
 }
 
 bool origin_is_allowed(const HttpRequest& request, const std::vector<std::string>& origins) {
-  const std::string origin = lower(request.header("origin"));
+  const std::string origin = in_lower_case(request.header("origin"));
   if (origin.empty()) return false;
   return has_any(origins) ||
-         std::any_of(origins.begin(), origins.end(), [&](const std::string& o) { return lower(o) == origin; });
+         std::any_of(origins.begin(), origins.end(), [&](const std::string& o) { return in_lower_case(o) == origin; });
 }
 
 bool is_preflight(const HttpRequest& request) {

@@ -13,7 +13,7 @@ namespace reprise::server {
 namespace {
 
 // By which the scheduler sees that requests belong together.
-uint64_t next_call() {
+uint64_t next_generating_call() {
   static std::atomic<uint64_t> last{0};
   return ++last;
 }
@@ -145,7 +145,7 @@ std::shared_ptr<Job> Job::start(const JobContext& context, const Dialect& dialec
 }
 
 std::optional<ApiError> Job::submit() {
-  const uint64_t number = next_call();
+  const uint64_t number = next_generating_call();
   for (size_t i = 0; i < answers_.size(); ++i) {
     const auto n = static_cast<size_t>(call_.n);
     sched::Request r;

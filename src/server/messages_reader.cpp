@@ -222,7 +222,8 @@ std::optional<OrderedJson> conversation(Fields& f, const OrderedJson& body, Gene
 
 // The tools as OpenAI's chats have them. Tools that Anthropic runs, or whose schema only its models know, are left out
 // and named.
-bool convert_tools(Fields& f, const OrderedJson& body, OrderedJson& out, GenerateCall& call, const CallLimits& limits) {
+bool convert_message_tools(Fields& f, const OrderedJson& body, OrderedJson& out, GenerateCall& call,
+                           const CallLimits& limits) {
   const OrderedJson* list = given(body, "tools");
   if (!list) return true;
   Blocks blocks(f, "");
@@ -259,7 +260,7 @@ bool convert_tools(Fields& f, const OrderedJson& body, OrderedJson& out, Generat
   return true;
 }
 
-bool convert_choice(Fields& f, const OrderedJson& body, OrderedJson& out) {
+bool convert_message_choice(Fields& f, const OrderedJson& body, OrderedJson& out) {
   const OrderedJson* choice = given(body, "tool_choice");
   if (!choice) return true;
   const std::string type = text_of_member(*choice, "type"), name = text_of_member(*choice, "name");
@@ -342,7 +343,8 @@ ParsedCall parse(const OrderedJson& body, const ServedModel& model, const CallLi
     f.fail("metadata", "an object is expected");
   check_chats(f, "messages", model);
   OrderedJson chat = OrderedJson::object();
-  if (f.error() || !convert_tools(f, body, chat, call, limits) || !convert_choice(f, body, chat)) return *f.error();
+  if (f.error() || !convert_message_tools(f, body, chat, call, limits) || !convert_message_choice(f, body, chat))
+    return *f.error();
   const Json plain_chat = chat;
   Fields t(plain_chat);
   ChatTools tools = read_tools(t, chat, model);

@@ -13,7 +13,7 @@ namespace reprise::server {
 namespace {
 
 // By which the scheduler sees that requests belong together; apart from the numbers of generating calls.
-uint64_t next_call() {
+uint64_t next_pooling_call() {
   static std::atomic<uint64_t> last{uint64_t{1} << 62};
   return ++last;
 }
@@ -110,7 +110,7 @@ void PooledJob::submit(std::optional<sched::Clock::time_point> deadline) {
   reply_->on_gone([weak = weak_from_this()] {
     if (const auto job = weak.lock()) job->cancel();
   });
-  const uint64_t number = next_call();
+  const uint64_t number = next_pooling_call();
   for (size_t i = 0; i < call_.texts.size(); ++i) {
     sched::Request r;
     r.name = call_.id;

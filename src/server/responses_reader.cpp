@@ -277,7 +277,8 @@ bool convert_tool(Fields& f, const OrderedJson& t, const std::string& at, const 
 
 // The tools as OpenAI's chats have them. Those of a namespace stand among the others; hosted tools are left out and
 // named, and so is the grammar of a custom tool.
-bool convert_tools(Fields& f, const OrderedJson& list, OrderedJson& out, GenerateCall& call, const CallLimits& limits) {
+bool convert_response_tools(Fields& f, const OrderedJson& list, OrderedJson& out, GenerateCall& call,
+                            const CallLimits& limits) {
   size_t seen = 0;
   const auto add = [&](const OrderedJson& t, const std::string& at, const std::string& space, auto& again) {
     if (++seen > kMostTools) return wrong(f, "tools", fmt::format("at most {} tools are expected", kMostTools));
@@ -306,7 +307,7 @@ bool convert_tools(Fields& f, const OrderedJson& list, OrderedJson& out, Generat
   return true;
 }
 
-bool convert_choice(Fields& f, const OrderedJson& body, OrderedJson& out) {
+bool convert_response_choice(Fields& f, const OrderedJson& body, OrderedJson& out) {
   out["parallel_tool_calls"] = f.flag("parallel_tool_calls", true);
   const OrderedJson* choice = given(body, "tool_choice");
   if (!choice) return true;
@@ -389,7 +390,7 @@ void refuse_state(Fields& f) {
   if (f.flag("background", false)) f.fail("background", "answers are not kept to be fetched later");
 }
 
-void read_sampling(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits) {
+void read_response_sampling(Fields& f, GenerateCall& call, const ServedModel& model, const CallLimits& limits) {
   call.sampling = default_sampling(model);
   engine::SamplingParams& p = call.sampling;
   p.temperature = f.number("temperature", p.temperature, 0, 2);
@@ -440,7 +441,7 @@ ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, con
   warn_of_fields(f, body, FieldForm::Responses, "", call, limits);
   check_model(f, call, model);
   refuse_state(f);
-  read_sampling(f, call, model, limits);
+  read_response_sampling(f, call, model, limits);
   read_logprobs(f, call, limits);
   if (const Json* metadata = f.find("metadata"); metadata && !metadata->is_object())
     f.fail("metadata", "an object is expected");
@@ -449,7 +450,8 @@ ParsedCall parse_response(const OrderedJson& body, const ServedModel& model, con
   if (f.error()) return *f.error();
   const auto given_tools = tools_of(f, body);
   OrderedJson functions = OrderedJson::array();
-  if (!given_tools || !convert_tools(f, *given_tools, functions, call, limits) || !convert_choice(f, body, chat))
+  if (!given_tools || !convert_response_tools(f, *given_tools, functions, call, limits) ||
+      !convert_response_choice(f, body, chat))
     return *f.error();
   if (!given_tools->empty()) chat["tools"] = std::move(functions);
   const Json plain_chat = chat;

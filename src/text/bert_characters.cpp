@@ -6,19 +6,15 @@
 #include <iterator>
 #include <span>
 
+#include "text/character_ranges.h"
 #include "text/unicode.h"
 #include "text/unicode_additions.h"
 
 namespace reprise::text {
 namespace {
 
-struct Range {
-  char32_t first;
-  char32_t last;
-};
-
 // Marks without space of Unicode 14 that Unicode 8 did not have, or had as something else.
-constexpr Range kMarksSinceUnicode8[] = {
+constexpr CharacterRange kMarksSinceUnicode8[] = {
     {0x07FD, 0x07FD},   {0x0898, 0x089F},   {0x08CA, 0x08E1},   {0x09FE, 0x09FE},   {0x0AFA, 0x0AFF},
     {0x0B55, 0x0B55},   {0x0C04, 0x0C04},   {0x0C3C, 0x0C3C},   {0x0D00, 0x0D00},   {0x0D3B, 0x0D3C},
     {0x0D81, 0x0D81},   {0x0EBA, 0x0EBA},   {0x180F, 0x180F},   {0x1885, 0x1886},   {0x1ABF, 0x1ACE},
@@ -36,16 +32,12 @@ constexpr Range kMarksSinceUnicode8[] = {
     {0x1CF30, 0x1CF46}, {0x1E000, 0x1E006}, {0x1E008, 0x1E018}, {0x1E01B, 0x1E021}, {0x1E023, 0x1E024},
     {0x1E026, 0x1E02A}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E944, 0x1E94A}};
 // Format characters, likewise.
-constexpr Range kFormatsSinceUnicode8[] = {{0x0890, 0x0891}, {0x08E2, 0x08E2}, {0x110CD, 0x110CD}, {0x13430, 0x13438}};
+constexpr CharacterRange kFormatsSinceUnicode8[] = {
+    {0x0890, 0x0891}, {0x08E2, 0x08E2}, {0x110CD, 0x110CD}, {0x13430, 0x13438}};
 // The fifth block begins later than the standard's (0x2B820), as in HF tokenizers.
-constexpr Range kIdeographs[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},  {0x20000, 0x2A6DF},
-                                 {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
+constexpr CharacterRange kIdeographs[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},  {0x20000, 0x2A6DF},
+                                          {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
 constexpr char32_t kReplacement = 0xFFFD, kOnceAMark = 0x1734;
-
-bool contains(std::span<const Range> sorted, char32_t c) {
-  auto it = std::upper_bound(sorted.begin(), sorted.end(), c, [](char32_t v, const Range& r) { return v < r.first; });
-  return it != sorted.begin() && c <= std::prev(it)->last;
-}
 
 bool came_later(char32_t c) {
   auto it = std::upper_bound(std::begin(kUnicodeAdditions), std::end(kUnicodeAdditions), c,

@@ -7,20 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "text/character_ranges.h"
 #include "text/unicode_additions.h"
 
 namespace reprise::text {
 namespace {
-
-struct Range {
-  char32_t first;
-  char32_t last;
-};
-
-bool contains(std::span<const Range> sorted, char32_t c) {
-  auto it = std::upper_bound(sorted.begin(), sorted.end(), c, [](char32_t v, const Range& r) { return v < r.first; });
-  return it != sorted.begin() && c <= std::prev(it)->last;
-}
 
 const UnicodeAddition* find_addition(char32_t c) {
   auto it = std::upper_bound(std::begin(kUnicodeAdditions), std::end(kUnicodeAdditions), c,
@@ -38,7 +29,7 @@ std::string_view category(char32_t c) {
 
 // The normalizer behind published tokenizers knows Unicode 9. Marks that came later have no combining class for it,
 // and characters that came later neither fall apart nor arise by composition.
-constexpr Range kMarksSinceUnicode9[] = {
+constexpr CharacterRange kMarksSinceUnicode9[] = {
     {0x07FD, 0x07FD},   {0x0898, 0x089F},   {0x08CA, 0x08D3},   {0x09FE, 0x09FE},   {0x0C3C, 0x0C3C},
     {0x0D3B, 0x0D3C},   {0x0EBA, 0x0EBA},   {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
     {0xA82C, 0xA82C},   {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85},
@@ -47,12 +38,12 @@ constexpr Range kMarksSinceUnicode9[] = {
     {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x16FF0, 0x16FF1}, {0x1E130, 0x1E136},
     {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF},
 };
-constexpr Range kDecompositionsSinceUnicode9[] = {
+constexpr CharacterRange kDecompositionsSinceUnicode9[] = {
     {0x32FF, 0x32FF}, {0xA7F2, 0xA7F4}, {0xAB69, 0xAB69}, {0x10781, 0x107BA}, {0x11938, 0x11938}, {0x1FBF0, 0x1FBF9},
 };
 
 // The class of punctuation is Unicode 8's; so are these, which Unicode 14 counts as something else.
-constexpr Range kPunctuationSinceUnicode8[] = {
+constexpr CharacterRange kPunctuationSinceUnicode8[] = {
     {0x061D, 0x061D},   {0x09FD, 0x09FD},   {0x0A76, 0x0A76},   {0x0C77, 0x0C77},   {0x0C84, 0x0C84},
     {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59},
     {0x10F86, 0x10F89}, {0x1144B, 0x1144F}, {0x1145A, 0x1145B}, {0x1145D, 0x1145D}, {0x11660, 0x1166C},

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import check_docs  # noqa: E402
 import check_headers  # noqa: E402
 import check_layers  # noqa: E402
+import check_names  # noqa: E402
 import check_ops  # noqa: E402
 import check_prototypes  # noqa: E402
 import check_scoreboard  # noqa: E402
@@ -506,6 +507,57 @@ class Ops(Tree):
     def test_the_repository(self):
         self.assertEqual(check_ops.check(ROOT), [])
         self.assertGreater(len(check_ops.declared_ops(ROOT)), 50)
+
+
+class Names(Tree):
+    def setUp(self):
+        super().setUp()
+        self.write("src/base/CMakeLists.txt", "house_hot(hot.cpp)\nhouse_library(base LIBS fmt::fmt APART ^alone)\n")
+        self.define("src/base/a.cpp")
+
+    def define(self, name, code="constexpr int64_t kMebi = 1;\n", where="reprise::base"):
+        self.write(name, f"namespace {where} {{\nnamespace {{\n\n{code}\n}}  // namespace\n}}  // namespace {where}\n")
+
+    def errors(self):
+        return check_names.check(self.root)[0]
+
+    def test_a_name_twice_in_a_target(self):
+        for code in ("constexpr int64_t kMebi = 1;\n", "struct alignas(64) kMebi {\n};\n", "int kMebi[3] = {1,\n};\n"):
+            with self.subTest(code=code):
+                self.define("src/base/a.cpp", code)
+                self.define("src/base/deep/b.cpp", code)
+                errors = self.errors()
+                self.assertEqual(len(errors), 1, errors)
+                self.assertIn("src/base/a.cpp:4: kMebi is also defined", errors[0])
+                self.assertIn("src/base/deep/b.cpp:4", errors[0])
+
+    def test_functions_of_the_same_parameters(self):
+        self.define("src/base/a.cpp", "int f(const char* text, int n) { return n; }\n")
+        self.define("src/base/b.cpp", "int f(const char* other) {\n  return 1;\n}\n")
+        self.assertEqual(self.errors(), [])
+        self.define("src/base/b.cpp", "int f(const char* other,\n      int m) {\n  return 1;\n}\n")
+        self.assertEqual(len(self.errors()), 1)
+
+    def test_what_may_stand_twice(self):
+        self.define("src/base/alone.cpp")
+        self.define("src/base/hot.cpp")
+        self.define("src/base/b.cpp", where="reprise::base::deep")
+        self.write("src/ops/CMakeLists.txt", "house_library(ops DEPS base)\n")
+        self.define("src/ops/a.cpp")
+        self.write("src/base/c.cpp", "namespace reprise::base {\nint kMebi = 2;\n}  // namespace reprise::base\n")
+        self.define("src/ops/b.cpp", "namespace fs = std::filesystem;\nusing Clock = std::chrono::steady_clock;\n")
+        self.define("src/ops/c.cpp", "namespace fs = std::filesystem;\nusing Clock = std::chrono::steady_clock;\n")
+        self.assertEqual(self.errors(), [])
+
+    def test_programs_of_one_file_each(self):
+        self.write("src/base/CMakeLists.txt", "add_executable(a a.cpp)\nadd_executable(b b.cpp)\n")
+        self.define("src/base/b.cpp")
+        self.assertEqual(self.errors(), [])
+
+    def test_the_repository(self):
+        errors, targets = check_names.check(ROOT)
+        self.assertEqual(errors, [])
+        self.assertGreater(targets, 50)
 
 
 class Source(Tree):

@@ -8,7 +8,7 @@
 namespace reprise::ascend {
 namespace {
 
-constexpr int64_t kMebi = int64_t{1} << 20;
+constexpr int64_t kMegabyte = int64_t{1} << 20;
 
 int64_t aligned(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -31,8 +31,8 @@ int64_t SentShape::window_bytes(const RoundLimits& limits) const {
 }
 
 int64_t SentShape::tokens_at_once(const RoundLimits& limits) const {
-  const int64_t besides = limits.third ? 0 : 4 * kMebi;
-  const int64_t held = std::max<int64_t>(limits.megabytes * kMebi - besides, 0) / window_bytes(limits);
+  const int64_t besides = limits.third ? 0 : 4 * kMegabyte;
+  const int64_t held = std::max<int64_t>(limits.megabytes * kMegabyte - besides, 0) / window_bytes(limits);
   return std::min(limits.tokens, held);
 }
 
@@ -47,8 +47,10 @@ Status SentShape::fits(const RoundLimits& limits) const {
                  "HCCL_BUFFSIZE than {} MB holds more tokens at a time",
                  held, all, limits.megabytes);
   }
-  const int64_t besides = limits.third ? 0 : 4 * kMebi;
-  const auto needed = [&](int64_t tokens) { return (tokens * window_bytes(limits) + besides + kMebi - 1) / kMebi; };
+  const int64_t besides = limits.third ? 0 : 4 * kMegabyte;
+  const auto needed = [&](int64_t tokens) {
+    return (tokens * window_bytes(limits) + besides + kMegabyte - 1) / kMegabyte;
+  };
   return error(Code::Unsupported,
                "HCCL_BUFFSIZE of {} MB holds {} tokens of a rank at a time, and rows are sent from {} on; {} MB hold "
                "these, {} MB the most that the operators take, {}",

@@ -169,7 +169,7 @@ Status accepts_neighbours(const OpCall& c) {
   return error(Code::Unsupported, "InterleaveRope takes cosines and sines apart");
 }
 
-Status accepts_apart(const OpCall& c) {
+Status accepts_rotation_apart(const OpCall& c) {
   RETURN_IF_ERROR(want_neighbours(c));
   if (!are_planes(c, 1, c.in[0].shape[0])) return Status::ok();
   return error(Code::Unsupported, "RopeWithSinCosCache takes rows of cosines and sines");
@@ -238,7 +238,7 @@ void register_rotation(KernelRegistry& kernels, const std::shared_ptr<Context>& 
   add(kernels, context, {"position_scale", kernel<position_scale>, factors, want_constant_rows});
   add(kernels, context, {"rope", kernel<rope_halves>, row_numbers, accepts_halves});
   add(kernels, context, {"rope", kernel<rope_neighbours>, {}, accepts_neighbours, {}, ".neighbours"});
-  add(kernels, context, {"rope", kernel<rope_apart>, row_numbers, accepts_apart, {}, ".apart", 75});
+  add(kernels, context, {"rope", kernel<rope_apart>, row_numbers, accepts_rotation_apart, {}, ".apart", 75});
   add(kernels, context, {"rope", kernel<rope_by_parts>, {}, accepts_parts, {}, ".parts", 50});
   add(kernels, context, {"rope_angles", kernel<convert_angles>, {}, want_constant_rows});
   add(kernels, context, {"index_i64", kernel<widen_index>, {}, accepts_index});

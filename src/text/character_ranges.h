@@ -1,0 +1,21 @@
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+namespace reprise::text {
+
+// A run of code points, both ends included. Tables of them are sorted constants; any thread may read them.
+struct CharacterRange {
+  char32_t first;
+  char32_t last;
+};
+
+inline bool contains(std::span<const CharacterRange> sorted, char32_t c) {
+  auto it = std::upper_bound(sorted.begin(), sorted.end(), c,
+                             [](char32_t v, const CharacterRange& r) { return v < r.first; });
+  return it != sorted.begin() && c <= std::prev(it)->last;
+}
+
+}  // namespace reprise::text
