@@ -9,7 +9,7 @@ namespace {
 
 std::string in_lower_case(std::string_view text) {
   std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::toin_lower_case(static_cast<unsigned char>(c)));
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
 
