@@ -76,6 +76,11 @@ void PreTokenizer::add_metaspace(std::string replacement, Prepend prepend, bool 
   steps_.push_back(std::move(step));
 }
 
+void PreTokenizer::add_bert() {
+  steps_.push_back({Kind::WhitespaceSplit, Behavior::Removed});
+  steps_.push_back({Kind::Punctuation, Behavior::Isolated});
+}
+
 Status PreTokenizer::add_json(const JsonPlace& place) {
   if (steps_.size() >= kMaxSteps) return place.error("more than {} pre-tokenizers", kMaxSteps);
   ASSIGN_OR_RETURN(const std::string type,
@@ -122,8 +127,7 @@ Status PreTokenizer::add_json(const JsonPlace& place) {
   } else {
     RETURN_IF_ERROR(place.expect_object({"type"}));
     if (type == "BertPreTokenizer") {
-      steps_.push_back({Kind::WhitespaceSplit, Behavior::Removed});
-      steps_.push_back({Kind::Punctuation, Behavior::Isolated});
+      add_bert();
       return Status::ok();
     }
     steps_.push_back({type == "Whitespace" ? Kind::Whitespace : Kind::WhitespaceSplit, Behavior::Removed});

@@ -46,6 +46,7 @@ class PreTokenizer {
   void add_byte_level(bool add_prefix_space, bool use_regex);
   void add_digits(bool individual);
   void add_whitespace_split();
+  void add_bert();  // words end at white space, and each punctuation mark is one
   void add_metaspace(std::string replacement, Prepend prepend, bool split);
 
   // Every word, rewritten by the last step, goes to `out`. `at_start` says that the text begins with this stretch.

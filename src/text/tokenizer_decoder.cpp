@@ -69,6 +69,13 @@ void Decoder::add_strip(std::string character, size_t from_front, size_t from_ba
   add({Kind::Strip, false, {}, std::move(character), from_front, from_back});
 }
 
+void Decoder::add_word_pieces(std::string prefix, bool cleanup) {
+  Stage stage{Kind::WordPiece};
+  stage.content = std::move(prefix);
+  stage.cleanup = cleanup;
+  add(std::move(stage));
+}
+
 Status Decoder::add_json(const JsonPlace& place) {
   if (stages_.size() >= kMaxStages) return place.error("more than {} decoders", kMaxStages);
   ASSIGN_OR_RETURN(const std::string type, place.type({"Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse",
@@ -96,10 +103,9 @@ Status Decoder::add_json(const JsonPlace& place) {
     add_strip(std::move(content), static_cast<size_t>(start), static_cast<size_t>(stop));
   } else if (type == "WordPiece") {
     RETURN_IF_ERROR(place.expect_object({"type", "prefix", "cleanup"}));
-    Stage stage{Kind::WordPiece};
-    ASSIGN_OR_RETURN(stage.content, place.string_or("prefix", "##"));
-    ASSIGN_OR_RETURN(stage.cleanup, place.boolean_or("cleanup", true));
-    add(std::move(stage));
+    ASSIGN_OR_RETURN(std::string prefix, place.string_or("prefix", "##"));
+    ASSIGN_OR_RETURN(const bool cleanup, place.boolean_or("cleanup", true));
+    add_word_pieces(std::move(prefix), cleanup);
   } else if (type == "Metaspace") {
     RETURN_IF_ERROR(
         place.expect_object({"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"}));

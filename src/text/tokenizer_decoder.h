@@ -40,6 +40,8 @@ class Decoder {
   void add_fuse();
   // `drop_first`: nothing stands for the replacement in the first token.
   void add_metaspace(std::string replacement, bool drop_first);
+  // A token that begins with `prefix` goes on with the word before it. `cleanup`: no space in front of punctuation.
+  void add_word_pieces(std::string prefix, bool cleanup);
   void add_strip(std::string character, size_t from_front, size_t from_back);
 
   DecoderState start() const { return {std::vector<DecoderState::Stage>(stages_.size())}; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "text/bert_characters.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
 
@@ -12,7 +13,9 @@ namespace {
 enum TokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581, SentencePiece's space
-constexpr std::string_view kUnigram = "t5";               // tokenizer.ggml.model; no other name has these models
+// Of tokenizer.ggml.model; no other names have these models.
+constexpr std::string_view kUnigram = "t5", kWordPieces = "bert";
+constexpr std::string_view kGoesOn = "##";  // in front of a piece that does not begin a word
 
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kCl100k =
@@ -155,13 +158,23 @@ int32_t type_of(const GgufTokenizer& gguf, size_t id) {
   return gguf.token_types.empty() ? kNormal : gguf.token_types[id];
 }
 
+// Files of word pieces have U+2581 in front of those that begin a word, where the model has "##" in front of the
+// others; names in brackets, of special and unused tokens, stand as they are.
+bool is_bracketed(std::string_view token) { return token.starts_with('[') && token.ends_with(']'); }
+std::string piece_of_word(const std::string& token) {
+  if (is_bracketed(token)) return token;
+  return token.starts_with(kSpacePiece) ? token.substr(kSpacePiece.size()) : std::string(kGoesOn) + token;
+}
+
 Status read_tokens(const GgufTokenizer& gguf, TokenizerParts* parts) {
+  const bool pieces = gguf.model == kWordPieces;
   size_t bytes = 0;
-  for (const std::string& token : gguf.tokens) bytes += token.size();
+  for (const std::string& token : gguf.tokens) bytes += token.size() + (pieces ? kGoesOn.size() : 0);
   parts->vocabulary.reserve(gguf.tokens.size(), bytes);
   for (size_t id = 0; id < gguf.tokens.size(); ++id) {
-    if (!is_valid_utf8(gguf.tokens[id])) return invalid("tokenizer.ggml.tokens[{}]: is not valid UTF-8", id);
-    const Status added = parts->vocabulary.add(gguf.tokens[id], static_cast<int64_t>(id));
+    const std::string& token = gguf.tokens[id];
+    if (!is_valid_utf8(token)) return invalid("tokenizer.ggml.tokens[{}]: is not valid UTF-8", id);
+    const Status added = parts->vocabulary.add(pieces ? piece_of_word(token) : token, static_cast<int64_t>(id));
     if (!added) return added.at("tokenizer.ggml.tokens");
   }
   return Status::ok();
@@ -174,7 +187,7 @@ Status read_added_tokens(const GgufTokenizer& gguf, TokenizerBuilder* builder) {
     if (type != kControl && type != kUnknown && type != kUserDefined) continue;
     AddedToken token;
     token.id = static_cast<int32_t>(id);
-    token.content = gguf.tokens[id];
+    token.content = gguf.model == kWordPieces ? piece_of_word(gguf.tokens[id]) : gguf.tokens[id];
     token.special = type != kUserDefined;
     // No file says so: the mask of XLM-RoBERTa swallows the space in front of it.
     token.lstrip = gguf.model == kUnigram && token.id == gguf.mask;
@@ -316,6 +329,42 @@ void add_unigram_pair(const GgufTokenizer& gguf, TokenizerParts* parts) {
   parts->pair = std::move(pair);
 }
 
+// The id that a key gives, or else that of the token that models of BERT's kind have under this name.
+Result<int32_t> named_token(const TokenizerParts& parts, int64_t id, std::string_view key, std::string_view name) {
+  const int32_t found = id >= 0 ? static_cast<int32_t>(id) : parts.vocabulary.find(name);
+  if (found < 0) return invalid("tokenizer.ggml.{}: is missing, and no token is {}", key, name);
+  return found;
+}
+
+// No key says whether a text goes to lower case and loses its accents. A model that was trained so has no token that
+// this would change.
+Status read_word_pieces(const GgufTokenizer& gguf, TokenizerParts* parts) {
+  bool begins = false, lowercase = true, without = true;
+  for (const std::string& token : gguf.tokens) {
+    if (is_bracketed(token)) continue;
+    begins |= token.starts_with(kSpacePiece);
+    lowercase = lowercase && to_lowercase(token) == token;
+    without = without && without_accents(token) == token;
+  }
+  if (!begins) return invalid("tokenizer.ggml.tokens: none begins with U+2581, the mark of a piece that begins a word");
+  parts->normalizer.add_bert(lowercase, lowercase && without);
+  parts->pre_tokenizer.add_bert();
+  WordPieceOptions options{.prefix = std::string(kGoesOn)};
+  ASSIGN_OR_RETURN(options.unk_id, named_token(*parts, gguf.unk, "unknown_token_id", "[UNK]"));
+  parts->unk = options.unk_id;
+  parts->model.emplace<WordPieceModel>(std::move(options), parts->vocabulary);
+  parts->decoder.add_word_pieces(std::string(kGoesOn), true);
+  ASSIGN_OR_RETURN(parts->bos, named_token(*parts, gguf.bos, "bos_token_id", "[CLS]"));
+  ASSIGN_OR_RETURN(parts->eos, named_token(*parts, gguf.sep, "seperator_token_id", "[SEP]"));
+  return Status::ok();
+}
+
+// Two texts as BERT has them: [CLS] A [SEP] B [SEP], where B and what is behind it are of the second kind.
+void add_bert_pair(TokenizerParts* parts) {
+  if (parts->before.empty() || parts->after.empty()) return;
+  parts->pair = TokenizerParts::Pair{parts->before, {parts->eos}, parts->after, 1, true};
+}
+
 // Begin and end tokens around a text, or null.
 Result<Json> template_of(const GgufTokenizer& gguf, const Pre& pre) {
   Json single = Json::array(), pair = Json::array(), special = Json::object();
@@ -425,9 +474,12 @@ Result<Tokenizer> Tokenizer::from_gguf(const GgufTokenizer& gguf) {
   } else if (gguf.model == kUnigram) {
     RETURN_IF_ERROR(read_unigram(gguf, &parts));
     add_eos = true;
+  } else if (gguf.model == kWordPieces) {
+    RETURN_IF_ERROR(read_word_pieces(gguf, &parts));
+    add_bos = add_eos = true;
   } else {
-    return error(Code::Unsupported, "tokenizer.ggml.model: \"{}\" is not supported; supported are gpt2, llama, {}",
-                 gguf.model, kUnigram);
+    return error(Code::Unsupported, "tokenizer.ggml.model: \"{}\" is not supported; supported are gpt2, llama, {}, {}",
+                 gguf.model, kUnigram, kWordPieces);
   }
   RETURN_IF_ERROR(read_added_tokens(gguf, &builder));
   if (gguf.add_bos.value_or(add_bos && parts.bos >= 0)) {
@@ -439,6 +491,7 @@ Result<Tokenizer> Tokenizer::from_gguf(const GgufTokenizer& gguf) {
     parts.after.push_back(parts.eos);
   }
   if (gguf.model == kUnigram) add_unigram_pair(gguf, &parts);
+  if (gguf.model == kWordPieces) add_bert_pair(&parts);
   return builder.build();
 }
 

@@ -86,10 +86,21 @@ Status Normalizer::add_bert(const JsonPlace& place) {
   ASSIGN_OR_RETURN(const bool chinese, place.boolean_or("handle_chinese_chars", true));
   ASSIGN_OR_RETURN(const bool lowercase, place.boolean_or("lowercase", true));
   ASSIGN_OR_RETURN(const bool accents, place.boolean_or("strip_accents", lowercase));
-  for (const auto& [wanted, kind] : {std::pair(clean, Kind::Controls), std::pair(chinese, Kind::Ideographs),
-                                     std::pair(accents, Kind::Accents), std::pair(lowercase, Kind::Lowercase)})
-    if (wanted) steps_.push_back({kind, NormalForm::Nfc, ""});
+  add_steps(
+      {{clean, Kind::Controls}, {chinese, Kind::Ideographs}, {accents, Kind::Accents}, {lowercase, Kind::Lowercase}});
   return Status::ok();
+}
+
+void Normalizer::add_bert(bool lowercase, bool without_accents) {
+  add_steps({{true, Kind::Controls},
+             {true, Kind::Ideographs},
+             {without_accents, Kind::Accents},
+             {lowercase, Kind::Lowercase}});
+}
+
+void Normalizer::add_steps(std::initializer_list<std::pair<bool, Kind>> steps) {
+  for (const auto& [wanted, kind] : steps)
+    if (wanted) steps_.push_back({kind, NormalForm::Nfc, ""});
 }
 
 Status Normalizer::add_charsmap(const JsonPlace& place) {

@@ -2,8 +2,10 @@
 // into words. Immutable; any thread.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -23,6 +25,8 @@ class Normalizer {
   void add_prepend(std::string text);  // not in front of an empty text
   void add_replace(TextPattern pattern, std::string content);
   void add_charsmap(Charsmap map);
+  // As BERT reads text: without controls, Chinese characters apart, and where asked for without accents, in lower case.
+  void add_bert(bool lowercase, bool without_accents);
 
   bool changes_nothing() const { return steps_.empty(); }
   Result<std::string> apply(std::string_view text) const;
@@ -41,6 +45,7 @@ class Normalizer {
 
   Status add_json(const JsonPlace& place);
   Status add_bert(const JsonPlace& place);
+  void add_steps(std::initializer_list<std::pair<bool, Kind>> steps);  // those with true
   Status add_charsmap(const JsonPlace& place);
 
   std::vector<Step> steps_;

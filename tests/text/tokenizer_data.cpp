@@ -47,6 +47,25 @@ Result<GgufTokenizer> unigram_metadata(const Json& json) {
   return gguf;
 }
 
+// The metadata that a converter writes of word pieces of tokenizer.json (conversion/bert.py of llama.cpp).
+Result<GgufTokenizer> word_pieces_metadata(const Json& json) {
+  GgufTokenizer gguf;
+  gguf.model = "bert";
+  const Json& vocab = json["model"]["vocab"];
+  gguf.tokens.resize(vocab.size());
+  gguf.token_types.assign(vocab.size(), 1);
+  for (const auto& [token, id] : vocab.items()) {
+    std::string& out = gguf.tokens.at(id.get<size_t>());
+    if (token.starts_with('[') && token.ends_with(']'))
+      out = token;
+    else
+      out = token.starts_with("##") ? token.substr(2) : "\xE2\x96\x81" + token;
+  }
+  for (const Json& token : json["added_tokens"]) gguf.token_types.at(token["id"].get<size_t>()) = 3;
+  gguf.sep = vocab["[SEP]"].get<int64_t>();
+  return gguf;
+}
+
 }  // namespace
 
 Result<std::string> read_gzip(const std::string& path) {
@@ -82,6 +101,12 @@ Result<Tokenizer> load_tokenizer(const std::string& name) {
     ASSIGN_OR_RETURN(const std::string config, read_file(folder + "tokenizer_config.json"));
     ASSIGN_OR_RETURN(const Json json, parse_json(config, "tokenizer_config.json"));
     return Tokenizer::from_tiktoken(ranks, json);
+  }
+  if (name == "minilm_gguf") {
+    ASSIGN_OR_RETURN(const std::string text, read_gzip(golden_folder() + "/published/minilm.tokenizer.json.gz"));
+    ASSIGN_OR_RETURN(const Json json, parse_json(text, name));
+    ASSIGN_OR_RETURN(const GgufTokenizer gguf, word_pieces_metadata(json));
+    return Tokenizer::from_gguf(gguf);
   }
   if (name == "unigram_gguf") {
     ASSIGN_OR_RETURN(const std::string text, read_gzip(golden_folder() + "/unigram/unigram_words.tokenizer.json.gz"));

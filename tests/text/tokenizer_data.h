@@ -22,7 +22,7 @@ Result<GgufTokenizer> read_gguf_metadata(const std::string& path);
 // "qwen3", "deepseek_v3": the published tokenizer.json. "smollm2": the GGUF file of the default model, in
 // $REPRISE_CACHE or where `reprise pull smollm2` puts it; "smollm2_as_json": the same written as tokenizer.json.
 // "spm_llama", "spm_mistral", "unigram_words", "unigram_bytes": in the repository. "spm_gguf": the first of these as
-// GGUF metadata, and "unigram_gguf" the third.
+// GGUF metadata, "unigram_gguf" the third, and "minilm_gguf" the published "minilm".
 Result<Tokenizer> load_tokenizer(const std::string& name);
 
 // The same; where the default model is missing, nothing, and the test is marked as skipped: the demo fetches it.
