@@ -11,6 +11,7 @@ constexpr GgufTensorName kTop[] = {
     {"token_embd.", "model.embed_tokens."},
     {"output_norm.", "model.norm."},
     {"output.", "lm_head."},
+    {"cls.output.", "score."},
 };
 
 constexpr std::string_view kQueries = "attn_q.", kKeys = "attn_k.";

@@ -176,6 +176,32 @@ Status read_classifier(const std::string& folder, const ModelConfigFields& confi
   return Status::ok();
 }
 
+// A reranker that answers yes or no has the rows of the head for its answers as a classifier, in the order of its
+// labels (Qwen3Model of llama.cpp's conversion/qwen.py). Classifiers of encoders have other labels or none.
+Status read_labels(const GgufFile& file, const std::string& arch, PoolingFields& out) {
+  const std::string key = arch + ".classifier.output_labels";
+  const GgufValue* labels = file.find_value(key);
+  if (!labels) return Status::ok();
+  if (!labels->is_array_of(GgufValueType::String))
+    return invalid("{}: metadata \"{}\" is not an array of strings", file.source(), key);
+  const auto place = [&](std::string_view name) -> std::optional<int64_t> {
+    const auto at = std::find(labels->strings.begin(), labels->strings.end(), name);
+    if (at == labels->strings.end()) return std::nullopt;
+    return at - labels->strings.begin();
+  };
+  const auto yes = place("yes"), no = place("no");
+  if (labels->strings.size() != 2 || !yes || !no) return Status::ok();
+  const StoredTensor* rows = file.find("cls.output.weight");
+  if (!rows || rows->shape.size() != 2 || rows->shape[0] != 2)
+    return invalid("{}: tensor \"cls.output.weight\" is missing or has no two rows, for labels yes and no",
+                   file.source());
+  out.kind = PoolKind::YesNo;
+  out.yes = *yes;
+  out.no = *no;
+  out.classifier = true;
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<std::optional<PoolKind>> parse_pool_kind(std::string_view name) {
@@ -221,6 +247,7 @@ Result<PoolingFields> read_pooling(const GgufFile& file) {
                  "{}: metadata \"{}\" is {}; allowed: 0 (none), 1 (mean), 2 (cls), 3 (last), 4 (rank)", file.source(),
                  key, *type);
   out.kind = kKinds[static_cast<size_t>(*type)];
+  if (out.kind == PoolKind::Labels) RETURN_IF_ERROR(read_labels(file, arch.value_or(""), out));
   out.normalise = out.gives_vectors();
   return out;
 }

@@ -32,7 +32,8 @@ constexpr std::string_view pool_kind_name(PoolKind kind) { return kPoolKinds[sta
 struct PoolingFields {
   PoolKind kind = PoolKind::None;
   bool normalise = false;                           // to length 1
-  int64_t yes = 0, no = 0;                          // PoolKind::YesNo: the tokens
+  int64_t yes = 0, no = 0;                          // PoolKind::YesNo: the tokens, or the rows of a classifier
+  bool classifier = false;                          // those of score.weight, and not of the head
   int64_t max_tokens = 0;                           // that texts are meant to have at most; 0: as the model
   int64_t least_size = 0;                           // vectors may be cut to so many numbers or more; 0: not at all
   std::vector<int64_t> sizes;                       // or to these alone

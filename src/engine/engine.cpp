@@ -140,7 +140,7 @@ Status Engine::read_pooling() {
     if (p.kind == checkpoint::PoolKind::Labels && model_->pooling != p.kind && !options_.pooling)
       return error(Code::Unsupported, "{}: metadata \"pooling_type\" is 4 (rank); {} has no classifier that is read",
                    checkpoint_->gguf()->source(), config_.fields.architecture);
-    if (model_->pooling != p.kind && p.gives_scores()) p.kind = checkpoint::PoolKind::None;
+    if (model_->pooling != p.kind && p.kind == checkpoint::PoolKind::Labels) p.kind = checkpoint::PoolKind::None;
   }
   if (model_->pooling == checkpoint::PoolKind::Labels) p.kind = model_->pooling;
   if (options_.pooling && p.gives_scores())

@@ -32,8 +32,8 @@ Result<PlanKey> program_key(const models::ModelSpec& spec, const models::ModelCo
   key.add("modelslim", fields.modelslim.dump(-1, ' ', true, Json::error_handler_t::replace));
   key.add("rope freqs", fields.has_rope_freqs);
   key.add("rope long", fields.rope.takes_long);
-  key.add("pooling", fmt::format("{} {} {} {}", checkpoint::pool_kind_name(pooling.kind), pooling.normalise,
-                                 pooling.yes, pooling.no));
+  key.add("pooling", fmt::format("{} {} {} {} {}", checkpoint::pool_kind_name(pooling.kind), pooling.normalise,
+                                 pooling.yes, pooling.no, pooling.classifier));
   for (double d : rope_divisors) key.add("rope divisor", fmt::format("{}", d));
   const auto& [dtype, kv_dtype, index, max_tokens, max_sequences, max_logit_rows, max_pages, pool_pages, sampling,
                parts, adapters, images, kept_rows, source_width, most_drafts, token_shares, parts_on_host] = trace;

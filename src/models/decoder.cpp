@@ -63,11 +63,15 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
     x = with_deep_rows(config, x, l, in);
   }
   if (!config.generates()) {
-    const nn::ParamScope head = f.tie_word_embeddings ? model / "embed_tokens" : root / "lm_head";
+    const bool classifier = config.pooling.classifier;
+    const nn::ParamScope head = classifier              ? root / "score"
+                                : f.tie_word_embeddings ? model / "embed_tokens"
+                                                        : root / "lm_head";
+    const int64_t rows_of_head = classifier ? 2 : f.vocab_size;
     return pooled_outputs(config,
                           {x, [&](Tensor rows) { return s.norm(rows, model / "norm", f.rms_norm_eps); },
                            [&](int64_t token) {
-                             return head.rows("weight", token, 1, f.vocab_size, {Dim(1), Dim(f.hidden_size)});
+                             return head.rows("weight", token, 1, rows_of_head, {Dim(1), Dim(f.hidden_size)});
                            }},
                           in);
   }

@@ -159,10 +159,15 @@ int32_t type_of(const GgufTokenizer& gguf, size_t id) {
 }
 
 // Files of word pieces have U+2581 in front of those that begin a word, where the model has "##" in front of the
-// others; names in brackets, of special and unused tokens, stand as they are.
-bool is_bracketed(std::string_view token) { return token.starts_with('[') && token.ends_with(']'); }
-std::string piece_of_word(const std::string& token) {
-  if (is_bracketed(token)) return token;
+// others. Control tokens stand as they are, and in older files all names in brackets (BertModel of llama.cpp's
+// conversion/bert.py).
+bool is_piece(const GgufTokenizer& gguf, size_t id) {
+  const std::string& token = gguf.tokens[id];
+  return type_of(gguf, id) != kControl && !(token.starts_with('[') && token.ends_with(']'));
+}
+std::string piece_of_word(const GgufTokenizer& gguf, size_t id) {
+  const std::string& token = gguf.tokens[id];
+  if (!is_piece(gguf, id)) return token;
   return token.starts_with(kSpacePiece) ? token.substr(kSpacePiece.size()) : std::string(kGoesOn) + token;
 }
 
@@ -174,7 +179,7 @@ Status read_tokens(const GgufTokenizer& gguf, TokenizerParts* parts) {
   for (size_t id = 0; id < gguf.tokens.size(); ++id) {
     const std::string& token = gguf.tokens[id];
     if (!is_valid_utf8(token)) return invalid("tokenizer.ggml.tokens[{}]: is not valid UTF-8", id);
-    const Status added = parts->vocabulary.add(pieces ? piece_of_word(token) : token, static_cast<int64_t>(id));
+    const Status added = parts->vocabulary.add(pieces ? piece_of_word(gguf, id) : token, static_cast<int64_t>(id));
     if (!added) return added.at("tokenizer.ggml.tokens");
   }
   return Status::ok();
@@ -187,7 +192,7 @@ Status read_added_tokens(const GgufTokenizer& gguf, TokenizerBuilder* builder) {
     if (type != kControl && type != kUnknown && type != kUserDefined) continue;
     AddedToken token;
     token.id = static_cast<int32_t>(id);
-    token.content = gguf.model == kWordPieces ? piece_of_word(gguf.tokens[id]) : gguf.tokens[id];
+    token.content = gguf.model == kWordPieces ? piece_of_word(gguf, id) : gguf.tokens[id];
     token.special = type != kUserDefined;
     // No file says so: the mask of XLM-RoBERTa swallows the space in front of it.
     token.lstrip = gguf.model == kUnigram && token.id == gguf.mask;
@@ -340,8 +345,9 @@ Result<int32_t> named_token(const TokenizerParts& parts, int64_t id, std::string
 // this would change.
 Status read_word_pieces(const GgufTokenizer& gguf, TokenizerParts* parts) {
   bool begins = false, lowercase = true, without = true;
-  for (const std::string& token : gguf.tokens) {
-    if (is_bracketed(token)) continue;
+  for (size_t id = 0; id < gguf.tokens.size(); ++id) {
+    if (!is_piece(gguf, id)) continue;
+    const std::string& token = gguf.tokens[id];
     begins |= token.starts_with(kSpacePiece);
     lowercase = lowercase && to_lowercase(token) == token;
     without = without && without_accents(token) == token;

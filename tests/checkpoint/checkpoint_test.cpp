@@ -283,6 +283,7 @@ TEST(Checkpoint, GgufNameTable) {
             "encoder.layer.1.attention.output.LayerNorm.bias");
   EXPECT_EQ(name_of("position_embd.weight", shape_of("bert")), "embeddings.position_embeddings.weight");
   EXPECT_EQ(name_of("cls.output.bias", shape_of("bert")), "classifier.out_proj.bias");
+  EXPECT_EQ(name_of("cls.output.weight", shape_of("qwen3")), "score.weight");
   EXPECT_EQ(name_of("blk.1.ssm_dt.bias", shape_of("qwen3next")), "model.layers.1.linear_attn.dt_bias");
   EXPECT_EQ(name_of("blk.1.attn_sinks.weight", shape_of("gpt-oss")), "model.layers.1.self_attn.sinks");
 }

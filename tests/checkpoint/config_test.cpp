@@ -399,6 +399,22 @@ TEST(Config, PoolingFromGguf) {
     EXPECT_EQ(pooling->kind, kinds[type]);
     EXPECT_EQ(pooling->normalise, type >= 1 && type <= 3);
   }
+  const auto ranks = [](const std::vector<std::string>& labels, uint64_t rows) {
+    return gguf_model("qwen3")
+        .u32("qwen3.pooling_type", 4)
+        .strings("qwen3.classifier.output_labels", labels)
+        .f32_tensor("cls.output.weight", {1, rows}, std::vector<float>(rows, 1.0f));
+  };
+  const auto answers = read(ranks({"no", "yes"}, 2));
+  ASSERT_TRUE(answers.is_ok()) << answers.status().message();
+  EXPECT_EQ(answers->kind, PoolKind::YesNo);
+  EXPECT_TRUE(answers->classifier);
+  EXPECT_EQ(answers->yes, 1);
+  EXPECT_EQ(answers->no, 0);
+  EXPECT_EQ(read(ranks({"good", "bad"}, 2))->kind, PoolKind::Labels);
+  expect_error(read(ranks({"yes", "no"}, 3)).status(), {"t.gguf", "cls.output.weight", "two rows"});
+  expect_error(read(gguf_model("qwen3").u32("qwen3.pooling_type", 4).u32("qwen3.classifier.output_labels", 2)).status(),
+               {"t.gguf", "qwen3.classifier.output_labels", "array of strings"});
   expect_error(read(gguf_model("bert").u32("bert.pooling_type", 5)).status(),
                {"t.gguf", "\"bert.pooling_type\" is 5", "4 (rank)"});
   expect_error(read(gguf_model("bert").str("bert.pooling_type", "mean")).status(), {"t.gguf", "bert.pooling_type"});

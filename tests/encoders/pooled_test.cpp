@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(All, Pooled,
                          });
 
 TEST(PooledEngine, AGgufFileSaysHowRowsBecomeAVectorAndHasTheBitsOfTheFolder) {
-  for (const std::string name : {"xlm_roberta_mean", "xlm_roberta_scores", "qwen3_last"}) {
+  for (const std::string name : {"xlm_roberta_mean", "xlm_roberta_scores", "qwen3_last", "qwen3_yes_no"}) {
     auto file = open(path_of(name + ".gguf")), folder = open(path_of(name));
     ASSERT_TRUE(file.is_ok()) << file.status().message();
     ASSERT_TRUE(folder.is_ok()) << folder.status().message();

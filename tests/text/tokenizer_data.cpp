@@ -54,14 +54,14 @@ Result<GgufTokenizer> word_pieces_metadata(const Json& json) {
   const Json& vocab = json["model"]["vocab"];
   gguf.tokens.resize(vocab.size());
   gguf.token_types.assign(vocab.size(), 1);
+  for (const Json& token : json["added_tokens"]) gguf.token_types.at(token["id"].get<size_t>()) = 3;
   for (const auto& [token, id] : vocab.items()) {
     std::string& out = gguf.tokens.at(id.get<size_t>());
-    if (token.starts_with('[') && token.ends_with(']'))
+    if (gguf.token_types.at(id.get<size_t>()) == 3)
       out = token;
     else
       out = token.starts_with("##") ? token.substr(2) : "\xE2\x96\x81" + token;
   }
-  for (const Json& token : json["added_tokens"]) gguf.token_types.at(token["id"].get<size_t>()) = 3;
   gguf.sep = vocab["[SEP]"].get<int64_t>();
   return gguf;
 }

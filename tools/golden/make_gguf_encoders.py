@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models of tests/data/encoders as GGUF files, those of XLM-RoBERTa with a unigram tokenizer in their metadata.
 
-Writes tests/data/gguf/<name>.gguf for two models of XLM-RoBERTa, which give vectors and scores, and for a Qwen3 that gives vectors.
+Writes tests/data/gguf/<name>.gguf for two models of XLM-RoBERTa, which give vectors and scores, and for two of Qwen3.
 Of the first two it writes <name>.json, too: texts or pairs with the ids of HF tokenizers and what HF transformers makes of them in
 fp32. The golden.safetensors of tests/data/encoders hold for the files as well. Names and metadata are those of BertModel and XLMRobertaModel of llama.cpp's conversion/bert.py: the unused rows of
 the table of positions are cut off, of the pooler there is nothing, all of a classifier is kept. Matrices stay in fp32.
@@ -73,8 +73,9 @@ def write(name, config, tok, charsmap, pooling=None):
     finish(w, name)
 
 
-def write_decoder(name):
-    """A decoder whose pooling the file names; without a tokenizer."""
+def write_decoder(name, pooling, answers=None):
+    """A decoder whose pooling the file names; without a tokenizer. A reranker has the rows of the head for its answers,
+    and no other head (Qwen3Model of conversion/qwen.py)."""
     config = json.loads((DATA / "encoders" / name / "config.json").read_text())
     w = gguf.GGUFWriter(OUT / f"{name}.gguf", "qwen3")
     w.add_block_count(config["num_hidden_layers"])
@@ -87,16 +88,27 @@ def write_decoder(name):
     w.add_value_length(config["head_dim"])
     w.add_layer_norm_rms_eps(config["rms_norm_eps"])
     w.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
-    w.add_pooling_type(gguf.PoolingType.LAST)
+    w.add_pooling_type(pooling)
+    if answers:
+        w.add_classifier_output_labels(["yes", "no"])
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, config["num_hidden_layers"])
     for key, data in load_file(DATA / "encoders" / name / "model.safetensors").items():
-        module, leaf = f"model.{key}".rsplit(".", 1)
-        w.add_tensor(f"{names.get_name(module)}.{leaf}", np.ascontiguousarray(data, np.float32))
+        module, leaf = (key if key.startswith(("model.", "lm_head.")) else f"model.{key}").rsplit(".", 1)
+        data = np.ascontiguousarray(data, np.float32)
+        if answers and module == ("model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"):
+            w.add_tensor("cls.output.weight", data[answers])
+        if answers and module == "lm_head":
+            continue
+        w.add_tensor(f"{names.get_name(module)}.{leaf}", data)
     finish(w, name)
 
 
 def main():
-    write_decoder("qwen3_last")
+    write_decoder("qwen3_last", gguf.PoolingType.LAST)
+    folder = DATA / "encoders/qwen3_yes_no"
+    words = json.loads((folder / "config.json").read_text())["classifier_from_token"]
+    vocab = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    write_decoder("qwen3_yes_no", gguf.PoolingType.RANK, [vocab[word] for word in reversed(words)])
     _, charsmap = train_small(True, True)
     folder = DATA / "encoders"
     name = "xlm_roberta_mean"

@@ -18,7 +18,7 @@ build() {
     mkdir -p "$home/source"
     echo "building $package for this processor (about ten minutes, once; log: $home/log)" >&2
     {
-      python3 -m pip download --no-deps --no-binary :all: --dest "$home" "$package"
+      python3 -m pip download --no-deps --no-binary llama-cpp-python --dest "$home" "$package"
       tar xzf "$home"/*.tar.gz --strip-components=1 -C "$home/source"
       # g++ 12 drops stores into what the intrinsic is told to read eight bytes of: AMX would end in SIGILL.
       sed -i 's/_tile_loadconfig(\(&[a-z_]*\));/asm volatile("" ::"r"(\1) : "memory"); _tile_loadconfig(\1);/' \

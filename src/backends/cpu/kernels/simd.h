@@ -96,8 +96,8 @@ inline To bits_as(From v) {
 }
 
 // Fetches a cache line that will be read.
-inline void fetch_first_level(const void* p) { __builtin_prefetch(p, 0, 3); }
-inline void fetch_second_level(const void* p) { __builtin_prefetch(p, 0, 2); }
+inline __attribute__((always_inline)) void fetch_first_level(const void* p) { __builtin_prefetch(p, 0, 3); }
+inline __attribute__((always_inline)) void fetch_second_level(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 inline F32x16 splat(float x) { return F32x16{} + x; }
 inline F32x16 zero() { return F32x16{}; }
