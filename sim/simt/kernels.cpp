@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "backends/cuda/kernels/attention.h"
+#include "backends/cuda/kernels/draw_parts.h"
 #include "backends/cuda/kernels/elementwise.h"
 #include "backends/cuda/kernels/encoder.h"
 #include "backends/cuda/kernels/experts.h"
@@ -28,6 +29,7 @@ const cuda::KernelTable& kernels() {
     cuda::KernelTable t;
     cuda::fill_elementwise_of<Launch>(t);
     cuda::fill_sample_of<Launch>(t);
+    cuda::fill_draw_parts_of<Launch>(t);
     cuda::fill_norm_of<Launch>(t);
     cuda::fill_rotation_of<Launch>(t);
     cuda::fill_linear_of<Launch>(t);

@@ -33,6 +33,7 @@
 #include "engine/learned.h"
 #include "engine/phases.h"
 #include "engine/programs.h"
+#include "engine/rank_draws.h"
 #include "engine/replay_check.h"
 #include "engine/tower.h"
 #include "ops/platform.h"
@@ -227,7 +228,11 @@ class Engine final : public Executor {
   int64_t pooled_size() const override { return pooled_size_; }
   bool whole_prompts() const override { return model_->encoder || config_.pooling.kind == checkpoint::PoolKind::Mean; }
   bool has_greedy_steps() const override { return pooled_size_ == 0; }
-  bool has_sampled_steps() const override { return sampling_; }
+  // What drafts for another model drafts alike on one rank and on several: where the device draws, or not at all.
+  bool has_sampled_steps() const override { return sampling_ || (rank_draws_ && !drafts_for_another_); }
+  bool draws_on_device() const override { return sampling_; }
+  const RankDraws* rank_draws() const { return rank_draws_.get(); }  // null: hosts of ranks draw nothing
+  bool draws_beside(const Draw& draw) const override;
   int64_t edit_words() const override { return stages_[0].edit_words(); }
   bool overlaps() const override;
   // States alternate between slots, one more than steps in flight, of which there are few.
@@ -333,6 +338,11 @@ class Engine final : public Executor {
   Status run_on_all(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output,
                     const Fault* flip = nullptr);
   Status run_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output, const Fault* flip);
+  Status launch_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output, const Fault* flip);
+  // Tokens that the device of every rank has left to their hosts.
+  Status draw_over_ranks(const LiveSizes& live, StepOutput output);
+  bool drawn_by_hosts(const Flight& f) const;
+  Status make_rank_draws(const ProgramBuilder& builder);
   Status tell_stop();
   Status tell_adapter(const PreparedAdapter* adapter, int32_t slot);
   Status follow_adapter(const ranks::StepMessage& message);
@@ -448,7 +458,9 @@ class Engine final : public Executor {
   LoadTimes times_;
   size_t step_bytes_ = 0, expert_bytes_ = 0;
   int64_t pooled_size_ = 0;
-  bool sampling_ = false;  // the device draws tokens
+  bool sampling_ = false;                  // the device draws tokens
+  std::unique_ptr<RankDraws> rank_draws_;  // what it leaves to the hosts of all ranks; null: nothing
+  DrawnRows drawn_;                        // by them, in the current step
   std::string graph_text_, learned_file_;
   DraftRecord drafts_;
 };

@@ -91,6 +91,7 @@ Status Engine::compile(std::unique_ptr<ProgramBuilder> made) {
   stages_ = std::vector<StepStage>(static_cast<size_t>(staging_.slots()));
   ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
   ASSIGN_OR_RETURN(exchange_, platform_.device->shared_pool().allocate(builder.exchange_bytes(), "exchange"));
+  RETURN_IF_ERROR(make_rank_draws(builder));
   for (int slot = 0; slot < staging_.slots(); ++slot) {
     StepStage& stage = stages_[static_cast<size_t>(slot)];
     RETURN_IF_ERROR(stage.attach(staging_, step_, config_.fields.vocab_size, platform_.device->info(), slot));

@@ -237,6 +237,7 @@ Status Engine::launch_beside(Flight& f) {
   if (Flight* before = step_before(f); before && (before->again || !before->status.is_ok())) finish(*before);
   // A step that ran alone was done before a sequence waited for its tokens.
   if (const Flight* before = step_before(f); before && before->done && before->status.is_ok()) resolve_tokens(*before);
+  if (drawn_by_hosts(f)) return run_alone(f);
   if (caches_moved()) {
     for (Flight& other : flights_)
       if (other.ticket != 0) finish(other);

@@ -84,6 +84,7 @@ Status Engine::check_ranks() const {
 Status Engine::count_gathered(const LiveSizes& live, StepOutput output) {
   if (!options_.member || output == StepOutput::NextTokens || output == StepOutput::Pooled) return Status::ok();
   const auto rows = static_cast<uint64_t>(live.value[models::kLogitRows]);
+  if (rank_draws_ && output == StepOutput::Drawn) return Status::ok();  // draw_over_ranks() has counted
   const GraphOutput* merged = nullptr;
   for (const GraphOutput& o : last_->graph().outputs())
     if (o.name == kMergedDraws) merged = &o;
@@ -111,8 +112,63 @@ Status Engine::tell_followers(const StepMessage& message) {
   return options_.member->await_followers();
 }
 
+// Every rank has its own columns of the vocabulary's logits, and all find out alike which tokens are left to them.
+Status Engine::make_rank_draws(const ProgramBuilder& builder) {
+  if (!options_.member || !builder.returns(kOwnLogits)) return Status::ok();
+  MemoryPool* between = platform_.device->between_ranks();
+  if (!between) between = &platform_.device->shared_pool();
+  const int size = options_.member->world().size;
+  std::vector<int64_t> borders{0};
+  for (int rank = 0; rank < size; ++rank) {
+    const Cut cut = drawn_columns(config_.fields.vocab_size, {.rank = rank, .size = size});
+    borders.push_back(cut.first + cut.count);
+  }
+  ASSIGN_OR_RETURN(rank_draws_, RankDraws::make(options_.member, *between, std::move(borders)));
+  return Status::ok();
+}
+
+bool Engine::draws_beside(const Draw& draw) const {
+  return sampling_ && (!rank_draws_ || RankDraws::leaves_none(draw, config_.fields.vocab_size));
+}
+
+bool Engine::drawn_by_hosts(const Flight& f) const {
+  return rank_draws_ && is_sampled(f.output) && std::any_of(f.items.begin(), f.items.end(), [&](const StepItem& i) {
+           return i.draw && !draws_beside(*i.draw);
+         });
+}
+
+Status Engine::draw_over_ranks(const LiveSizes& live, StepOutput output) {
+  if (!rank_draws_ || !is_sampled(output)) return Status::ok();
+  const int64_t rows = live.value[models::kLogitRows];
+  const int32_t* known = nullptr;
+  if (sampling_) {
+    ASSIGN_OR_RETURN(const TensorView tokens, latest(output_name(output)));
+    RETURN_IF_ERROR(arrived());
+    known = static_cast<const int32_t*>(tokens.data);
+  }
+  const size_t first = drawn_.tokens.size();
+  drawn_.add(rows, known);
+  if (std::find(drawn_.tokens.begin() + static_cast<ptrdiff_t>(first), drawn_.tokens.end(), kUndecidedToken) ==
+      drawn_.tokens.end())
+    return Status::ok();
+  ASSIGN_OR_RETURN(const TensorView own, latest(kOwnLogits));
+  RETURN_IF_ERROR(arrived());
+  const uint64_t before = rank_draws_->whole_rows();
+  RETURN_IF_ERROR(rank_draws_->draw({static_cast<const float*>(own.data), stage().ints(models::kDrawsInput),
+                                     stage().ints(models::kEditsInput), stage().ints(models::kEditWordsInput)},
+                                    first, drawn_));
+  if (output == StepOutput::Drawn) counters_.logits_gathered += rank_draws_->whole_rows() - before;
+  return Status::ok();
+}
+
 Status Engine::run_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output,
                         const Fault* flip) {
+  RETURN_IF_ERROR(launch_here(plan, phase, live, output, flip));
+  return draw_over_ranks(live, output);
+}
+
+Status Engine::launch_here(const StepPlan& plan, size_t phase, const LiveSizes& live, StepOutput output,
+                           const Fault* flip) {
   StepRunner& runner = *runners_[phase];
   if (flip && flip->is_of(options_.member ? options_.member->world().rank : 0))
     return run_with_flip(*flip, runner, live, output);
@@ -262,6 +318,7 @@ Status Engine::follow_step(const StepMessage& m) {
   staging_.select(0);
   staging_.take();
   stage().see_part(options_.graph.pipeline.ranks.part(), pool_sizes());
+  drawn_.clear();
   Fault flip;
   flip.kind = m.flips == 2 ? FaultKind::Hang : FaultKind::BitFlip;
   if (m.node >= 0) flip.node = static_cast<uint32_t>(m.node);

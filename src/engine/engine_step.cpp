@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "passes/house_passes.h"
+#include "passes/shard_over_ranks.h"
 
 namespace reprise::engine {
 namespace {
@@ -57,6 +58,7 @@ Status Engine::arrived() const {
 }
 
 Result<TensorView> Engine::ask(std::string_view name) const {
+  if (const TensorView drawn = drawn_.view(name); drawn.data) return drawn;
   if (!collected_.empty()) {
     auto it = collected_.find(name);
     if (it == collected_.end()) return error(Code::NotFound, "the step has no output \"{}\"", name);
@@ -81,6 +83,7 @@ Status Engine::collect(StepOutput output) {
   const HeadMask heads = head_of(output);
   for (const GraphOutput& o : last_->graph().outputs()) {
     const std::string& name = o.name;
+    if (name == kOwnLogits) continue;  // hosts have drawn from them
     if (name != "hidden" && (last_->heads_of_output(name) == kAllHeads || (last_->heads_of_output(name) & heads) == 0))
       continue;
     ASSIGN_OR_RETURN(const TensorView part, latest(name));
@@ -110,6 +113,7 @@ Status Engine::run(std::span<const StepItem> items, StepOutput output) {
   gap_us_.reset();
   if (!collected_.empty()) collected_.clear();
   collecting_ = false;
+  drawn_.clear();
   RETURN_IF_ERROR(rebind_if_moved());
   RETURN_IF_ERROR(hold_states(items));
   ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(items, pool_sizes()));

@@ -74,6 +74,10 @@ class Executor {
 
   virtual bool has_greedy_steps() const { return false; }   // StepOutput::NextTokens
   virtual bool has_sampled_steps() const { return false; }  // StepOutput::Sampled
+  // Whether the device draws these; over several ranks their hosts may do so together.
+  virtual bool draws_on_device() const { return has_sampled_steps(); }
+  // Whether a step with this Draw may run beside the host: its token is known to the device.
+  virtual bool draws_beside(const Draw& draw) const { return draws_on_device(); }
   // Words of StepItem::edits that a sampled step has room for; 0: its device changes no logits.
   virtual int64_t edit_words() const { return 0; }
   virtual bool overlaps() const { return false; }

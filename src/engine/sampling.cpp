@@ -48,13 +48,6 @@ Result<int32_t> largest(std::span<const float> logits) {
   return best;
 }
 
-// log(sum(exp(logits))), with the largest of them given.
-double log_sum_exp(std::span<const float> logits, float top) {
-  double sum = 0;
-  for (float v : logits) sum += std::exp(static_cast<double>(v) - top);
-  return top + std::log(sum);
-}
-
 }  // namespace
 
 Status SamplingParams::check(int64_t vocab_size) const {
@@ -89,10 +82,9 @@ Status SamplingParams::check(int64_t vocab_size) const {
 
 Result<SampledToken> score_token(std::span<const float> logits, int32_t token, int n) {
   ASSIGN_OR_RETURN(const int32_t best, largest(logits));
-  const double log_sum = log_sum_exp(logits, logits[static_cast<size_t>(best)]);
-  const auto logprob = [&](int32_t id) {
-    return static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) - log_sum);
-  };
+  const float top = logits[static_cast<size_t>(best)];
+  const double sum = draw::log_sum(logits.data(), static_cast<int64_t>(logits.size()), top);
+  const auto logprob = [&](int32_t id) { return draw::logprob(logits[static_cast<size_t>(id)], top, sum); };
   SampledToken out{token, logprob(token), {}};
   const size_t most = std::min(logits.size(), static_cast<size_t>(std::max(0, n)));
   if (most == 0) return out;

@@ -54,7 +54,7 @@ struct SampledToken {
   std::vector<TokenLogprob> top;  // best first
 };
 
-// How likely `token` is under softmax(logits), and the `n` most likely ones.
+// How likely `token` is under softmax(logits), and the `n` most likely ones: by the rule of devices that draw.
 Result<SampledToken> score_token(std::span<const float> logits, int32_t token, int n);
 
 // Why the host draws a token that a step's device might have drawn.

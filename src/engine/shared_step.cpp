@@ -22,6 +22,8 @@ class DraftSeat final : public Executor {
   Status copy_page(kv::PageId from, kv::PageId to) override { return draft_.copy_page_of(part_, from, to); }
   bool has_greedy_steps() const override { return draft_.has_greedy_steps(); }
   bool has_sampled_steps() const override { return draft_.has_sampled_steps(); }
+  bool draws_on_device() const override { return draft_.draws_on_device(); }
+  bool draws_beside(const Draw& draw) const override { return draft_.draws_beside(draw); }
   int64_t max_verify_rows() const override { return draft_.max_verify_rows(); }
   std::string verify_refusal() const override { return draft_.verify_refusal(); }
   RowsCost rows_cost(int64_t rows, int64_t sequences) const override { return draft_.rows_cost(rows, sequences); }
@@ -59,6 +61,8 @@ class SharedStep::Seat final : public Executor {
   bool has_states() const override { return engine_.has_states(); }
   bool has_greedy_steps() const override { return engine_.has_greedy_steps(); }
   bool has_sampled_steps() const override { return engine_.has_sampled_steps(); }
+  bool draws_on_device() const override { return engine_.draws_on_device(); }
+  bool draws_beside(const Draw& draw) const override { return engine_.draws_beside(draw); }
 
   int64_t max_verify_rows() const override { return engine_.max_verify_rows() / parts(); }
   std::string verify_refusal() const override {

@@ -356,7 +356,7 @@ StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions
                         .type = {DType::I32, {l, Dim(kDrawWords)}},
                         .producer = draws,
                         .member = &In::draws});
-    s.inputs.push_back({.name = "edits",
+    s.inputs.push_back({.name = std::string(kEditsInput),
                         .type = {DType::I32, {Dim(1, kEditedRows), Dim(kEditWords)}},
                         .producer = edits,
                         .member = &In::edits});

@@ -174,8 +174,8 @@ struct StepSpec {
 // Inputs that the engine or its checks look at by themselves.
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
                            kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
-                           kEditWordsInput = "edit_words", kPartRowsInput = "part_rows", kOwnSlotsInput = "own_slots",
-                           kOwnBordersInput = "own_borders", kOwnRowsInput = "own_rows",
+                           kEditsInput = "edits", kEditWordsInput = "edit_words", kPartRowsInput = "part_rows",
+                           kOwnSlotsInput = "own_slots", kOwnBordersInput = "own_borders", kOwnRowsInput = "own_rows",
                            kStateWriteInput = "state_write", kStateDraftsInput = "state_drafts",
                            kAdapterIdsInput = "adapter_ids";
 // Where the host reads what differs over parts of a world: slots and borders of the rows of one part alone, which are

@@ -1,30 +1,16 @@
 // The rule of ops/draw_rule.h over a row whose columns lie on several ranks, in whole blocks: what a rank sends of its
-// own columns, and which token all that was sent decides. The steps and the order of all sums are those of
-// draw::token(), so the token is too. Internal to the file that includes it, as the rule is; scratch memory is the
+// own columns. Which token all that was sent decides is ops/draw_merge.h. The steps and the order of all sums are those
+// of draw::token(), so the token is too. Internal to the file that includes it, as the rule is; scratch memory is the
 // caller's.
 #pragma once
 
+#include "ops/draw_merge.h"
 #include "ops/draw_rule.h"
 
 namespace reprise {
 
 namespace {
 namespace draw {
-
-// What ranks have to know of each other's columns of a row.
-enum class Need : uint8_t {
-  Largest,  // which is the largest logit
-  Sums,     // the weights of all blocks: every token may be drawn
-  Count,    // the best ones, so many
-  Share,    // the best ones, up to a share of all weights
-  Row,      // all logits: log-probabilities are asked for
-};
-constexpr Need need_of(const Draw& d, int64_t n) {
-  if (d.logprobs >= 0) return Need::Row;
-  if (d.scale == 0 || d.top_k == 1) return Need::Largest;
-  if (draws_among_all(d, n)) return Need::Sums;
-  return draws_by_count(d, n) ? Need::Count : Need::Share;
-}
 
 // The largest logit of a rank's columns; NaN where one is NaN or +infinity. `scratch` gets the peaks.
 inline float own_top(const float* row, int64_t n, Candidate* scratch) {
@@ -33,16 +19,6 @@ inline float own_top(const float* row, int64_t n, Candidate* scratch) {
   for (int64_t i = 0; i < n; ++i)
     if (row[i] != kNone) return std::numeric_limits<float>::quiet_NaN();
   return kNone;
-}
-
-// The row's; false where it has no token to draw.
-inline bool top_of(const float* tops, int64_t ranks, float& top) {
-  top = kNone;
-  for (int64_t i = 0; i < ranks; ++i) {
-    if (!(tops[i] < kInfinity)) return false;
-    if (tops[i] > top) top = tops[i];
-  }
-  return top != kNone;
 }
 
 // A row of which this rank has columns [first, first + n) of `of`.
@@ -122,69 +98,6 @@ inline Sent send(const OwnColumns& c, const Draw& d, float top, const float* sum
     case Need::Row: break;
   }
   return {};
-}
-
-// What all ranks have sent of a row, rank after rank: two words, then `most` candidates.
-struct Received {
-  const int32_t* words;
-  int64_t ranks, most;
-
-  const int32_t* of(int64_t rank) const { return words + rank * (2 + 2 * most); }
-  int64_t count(int64_t rank) const { return of(rank)[0]; }
-  bool more(int64_t rank) const { return of(rank)[1] != 0; }
-  Candidate at(int64_t rank, int64_t i) const {
-    Candidate c;
-    __builtin_memcpy(&c, of(rank) + 2 + 2 * i, sizeof c);
-    return c;
-  }
-  // The rank whose next candidate is the best one; -1: there is none.
-  int64_t next(const int64_t* taken) const {
-    int64_t best = -1;
-    for (int64_t r = 0; r < ranks; ++r)
-      if (taken[r] < count(r) && (best < 0 || better(at(r, taken[r]), at(best, taken[best])))) best = r;
-    return best;
-  }
-};
-
-constexpr int64_t kMostParts = 64;  // ranks
-
-// The best candidates of all ranks in their order, as long as no unsent one could come before; then as among_best().
-inline int32_t merged_best(const Draw& d, int64_t of, float top, const float* sums, const Received& received,
-                           Candidate* scratch) {
-  const bool by_count = draws_by_count(d, of);
-  const double goal =
-      by_count ? 0 : static_cast<double>(d.top_p) * sum_of(blocks(of, kBlock), [&](int64_t b) { return sums[b]; });
-  const auto weight_of = [&](int64_t i) { return weight(scratch[i].value, top, d.scale); };
-  int64_t taken[kMostParts] = {}, count = 0;
-  double sum = 0;
-  bool reached = false;
-  for (int64_t r; !reached && (r = received.next(taken)) >= 0;) {
-    scratch[count] = received.at(r, taken[r]++);
-    sum += static_cast<double>(weight_of(count++));
-    reached = by_count ? count == d.top_k : sum >= goal;
-    if (!reached && taken[r] == received.count(r) && received.more(r)) return kUndecidedToken;
-  }
-  const int64_t kept = by_count ? nucleus(d.top_p, sum_of(count, weight_of), count, weight_of) : count;
-  const int64_t i = among(std::min(kept, count), d, uniform(d.seed, d.position), weight_of);
-  return i < 0 ? -1 : scratch[i].token;
-}
-
-// The token of a row of `of` logits; `scratch` holds all candidates of all ranks.
-inline int32_t merged_token(const Draw& d, int64_t of, const float* tops, const float* sums, const Received& received,
-                            Candidate* scratch) {
-  float top = 0;
-  if (!top_of(tops, received.ranks, top)) return -1;
-  switch (need_of(d, of)) {
-    case Need::Largest:
-    case Need::Sums:
-      for (int64_t r = 0; r < received.ranks; ++r)
-        if (received.count(r) > 0) return received.at(r, 0).token;
-      return -1;
-    case Need::Count:
-    case Need::Share: return merged_best(d, of, top, sums, received, scratch);
-    case Need::Row: break;
-  }
-  return kUndecidedToken;
 }
 
 }  // namespace draw

@@ -24,10 +24,12 @@ Status Sharder::run() {
   if (parted()) RETURN_IF_ERROR(find_part());
   for (Node* n = g_.first(); n; n = n->next) RETURN_IF_ERROR(visit(*n));
   for (const GraphOutput& o : g_.outputs()) {
+    if (own_logits_ && o.value->def == drawing_) continue;  // the hosts'
     ASSIGN_OR_RETURN(Value * v, whole(o.value));
     RETURN_IF_ERROR(out_.add_output(o.name, v));
   }
-  if (merged_) RETURN_IF_ERROR(out_.add_output(std::string(kMergedDraws), merged_));
+  if (merged_) RETURN_IF_ERROR(out_.add_output(own_logits_ ? "sampled" : std::string(kMergedDraws), merged_));
+  if (own_logits_) RETURN_IF_ERROR(out_.add_output(std::string(kOwnLogits), own_logits_));
   // How parameters are made that this rank has no use for, or only a part of.
   std::erase_if(c_.derived(), [&](const DerivedParam& p) { return !p.elsewhere && !out_.find_param(p.name); });
   g_ = std::move(out_);

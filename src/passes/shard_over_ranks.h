@@ -37,6 +37,11 @@ struct PartInputs {
 
 // An output besides: the tokens that ranks have drawn without whole logits, kUndecidedToken (ops/draw.h) where not.
 constexpr std::string_view kMergedDraws = "sampled.merged";
+// Where a device cannot gather the rows that are undecided: this rank's columns of the logits, from which the hosts of
+// all ranks draw them, or every token where the device has no kernels for it either.
+constexpr std::string_view kOwnLogits = "sampled.own_logits";
+// Which columns of logits of a vocabulary a rank has where tokens are drawn from its own.
+Cut drawn_columns(int64_t vocabulary, RankShare share);
 
 Pass shard_over_ranks(RankShare share, PartInputs inputs = {});
 

@@ -179,7 +179,7 @@ class Sharder {
   Result<Node*> sum_over_ranks(Value* part, std::vector<Value*> added, DType type);
 
   // Tokens drawn from the columns that ranks have (shard_draws.cpp).
-  // Finds the call that draws tokens, if the device draws them so and the vocabulary has enough blocks.
+  // Finds the call that draws tokens, if the vocabulary has enough blocks, and who draws them.
   void find_drawing();
   // Rows of a table, or columns of a product, cut so: the vocabulary of drawn tokens by whole blocks.
   Cut share_of_rows(int64_t rows) const;
@@ -187,6 +187,10 @@ class Sharder {
   bool draws_here(const Value* logits);
   Status edit(Node& n);
   Status draw(Node& n);
+  // What the device draws without whole logits; the tokens, as far as they are known.
+  Result<Node*> draw_parts(const Node& n);
+  // The host's rows, where it draws them or those that are undecided.
+  Status give_own_logits(const Node& n, std::string_view what);
 
   // Heads (shard_heads.cpp).
   // A parameter with a number for every head.
@@ -234,7 +238,10 @@ class Sharder {
   std::unordered_map<const Node*, HeadGroups> groups_;
   const Node* drawing_ = nullptr;  // the call that draws tokens, where ranks do so without whole logits ...
   int64_t vocabulary_ = 0;         // ... from so many; 0: it is not there
+  bool drawn_here_ = false;        // the device has kernels for that ...
+  bool gathers_rows_ = false;      // ... and gathers the rows of logits that these do not decide; else hosts draw
   Value* merged_ = nullptr;        // its tokens, as far as they are known without whole logits
+  Value* own_logits_ = nullptr;    // what hosts draw from
   std::unordered_map<const Node*, StateCut> states_;
   std::unordered_map<const Node*, std::vector<Cut>> products_;             // whose columns are pieces
   std::unordered_map<const Value*, std::pair<int, int64_t>> state_sizes_;  // of an input: which size is how large here

@@ -135,7 +135,7 @@ class Scheduler {
   BatchLimits limits() const;
   bool submit_next(Clock::time_point begin);
   OverlapStop stop_of_overlap(SpecOff& no_drafts);
-  static OverlapStop stop_of_tokens(const Submitted& now);
+  OverlapStop stop_of_tokens(const Submitted& now) const;
   int64_t most_decode_steps() const;
   RunStop stop_of_run() const;
   bool somebody_waits() const;

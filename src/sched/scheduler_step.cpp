@@ -48,14 +48,15 @@ OverlapStop Scheduler::stop_of_overlap(SpecOff& no_drafts) {
 }
 
 // Whether a token of this step must be known before what comes behind it is submitted.
-OverlapStop Scheduler::stop_of_tokens(const Submitted& now) {
+OverlapStop Scheduler::stop_of_tokens(const Submitted& now) const {
   OverlapStop stop = OverlapStop::None;
   for (size_t i = 0; i < now.batch.items.size(); ++i) {
     const engine::StepItem& item = now.batch.items[i];
     if (!item.drafts.empty()) return OverlapStop::Drafts;
     if (item.logits == 0) continue;
     // Every token is known to the device before it is to the host.
-    if (now.output == engine::StepOutput::Logits || (now.output == engine::StepOutput::Sampled && !item.draw))
+    if (now.output == engine::StepOutput::Logits ||
+        (now.output == engine::StepOutput::Sampled && (!item.draw || !executor_.draws_beside(*item.draw))))
       return OverlapStop::HostDraw;
     const LiveRequest& r = *now.batch.owners[i];
     if (!r.sampler.needs_every_token()) continue;
@@ -107,7 +108,8 @@ void Scheduler::count_stop(OverlapStop why) {
   ++stats_.overlap_stops[static_cast<size_t>(why)];
 }
 
-// None: the device can draw the item's token, and the item says how. `room` is what the step's edits have left.
+// None: the device can draw the item's token, and the item says how; it does, too, where the hosts of all ranks draw it
+// (NoKernel). `room` is what the step's edits have left.
 engine::HostDraw Scheduler::plan_draw(const LiveRequest& r, engine::StepItem& item, int64_t& room) const {
   using engine::HostDraw;
   const int64_t ahead = r.ahead();
@@ -126,7 +128,7 @@ engine::HostDraw Scheduler::plan_draw(const LiveRequest& r, engine::StepItem& it
     item.edits = *edits;
   }
   item.draw = draw;
-  return HostDraw::None;
+  return executor_.draws_on_device() ? HostDraw::None : HostDraw::NoKernel;
 }
 
 // What the batch gives, and who draws its tokens.
@@ -354,7 +356,9 @@ void Scheduler::judge_rows(LiveRequest& r, const Submitted& step, size_t i, cons
   }
   std::lock_guard lock(mutex_);
   ++stats_.answer_steps;
-  (drawn ? stats_.device_draws : stats_.host_draws[static_cast<size_t>(step.draws[i])]) += k;
+  const engine::HostDraw by = step.draws[i];
+  const bool here = step.output == engine::StepOutput::NextTokens || by == engine::HostDraw::None;
+  (drawn && here ? stats_.device_draws : stats_.host_draws[static_cast<size_t>(by)]) += k;
 }
 
 // The token that the host draws from the logits that begin at number `at` of the result.

@@ -91,9 +91,13 @@ void add_phase(std::vector<Decision>& rows, engine::Engine& e, const engine::Pha
 Decision sampled_tokens(engine::Engine& e) {
   std::string why;
   for (const PassReport& p : e.passes("decode")->passes)
-    if (p.name == "sampling_head")
-      for (const PassRemark& r : p.applied) why += (why.empty() ? "" : "; ") + r.reason;
-  return {"sampled tokens", e.has_sampled_steps() ? "device" : "host",
+    for (const PassRemark& r : p.applied)
+      if (p.name == "sampling_head" || r.reason.find("exchange their best tokens") != std::string::npos)
+        why += (why.empty() ? "" : "; ") + r.reason;
+  return {"sampled tokens",
+          e.draws_on_device()     ? "device"
+          : e.has_sampled_steps() ? "hosts of all ranks"
+                                  : "host",
           why.empty() ? "drawn where the logits are, also under grammars, biases and penalties" : why};
 }
 

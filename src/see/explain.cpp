@@ -74,6 +74,8 @@ std::optional<RankContents> contents_of_rank(const engine::Engine& e, const Comp
     else
       ++known->count;
   }
+  if (const engine::RankDraws* hosts = e.rank_draws())
+    out.exchanges.push_back({"drawn by hosts", 1, hosts->row_bytes(), hosts->own_row_bytes()});
   return out;
 }
 

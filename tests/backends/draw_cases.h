@@ -112,4 +112,28 @@ inline std::vector<EditCase> edit_cases(int64_t rows, int64_t n, uint32_t seed) 
   return out;
 }
 
+// Columns [first, first + count) of numbers of four bytes.
+inline TestTensor columns_of(const TestTensor& t, int64_t first, int64_t count) {
+  const int64_t rows = t.type.shape[0].factor, n = t.type.shape[1].factor;
+  TestTensor out = zero_tensor(t.type.dtype, {rows, count});
+  for (int64_t r = 0; r < rows; ++r)
+    std::memcpy(out.as<float>() + r * count, t.as<float>() + r * n + first, static_cast<size_t>(count) * sizeof(float));
+  return out;
+}
+
+// Side by side, as all_gather has it. All types have four bytes.
+inline TestTensor side_by_side(const std::vector<TestTensor>& parts) {
+  const int64_t rows = parts[0].type.shape[0].factor;
+  int64_t n = 0, at = 0;
+  for (const TestTensor& p : parts) n += p.type.shape[1].factor;
+  TestTensor out = zero_tensor(parts[0].type.dtype, {rows, n});
+  for (const TestTensor& p : parts) {
+    const int64_t width = p.type.shape[1].factor;
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(out.as<int32_t>() + r * n + at, p.as<int32_t>() + r * width, static_cast<size_t>(width) * 4);
+    at += width;
+  }
+  return out;
+}
+
 }  // namespace reprise::cpu

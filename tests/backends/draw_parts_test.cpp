@@ -24,30 +24,6 @@ std::vector<Columns> cut(int64_t n, int64_t ranks) {
   return out;
 }
 
-TestTensor columns_of(const TestTensor& t, Columns c) {
-  const int64_t rows = t.type.shape[0].factor, n = t.type.shape[1].factor;
-  TestTensor out = zero_tensor(t.type.dtype, {rows, c.count});
-  for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(out.as<float>() + r * c.count, t.as<float>() + r * n + c.first,
-                static_cast<size_t>(c.count) * sizeof(float));
-  return out;
-}
-
-// Side by side, as all_gather has it. All types have four bytes.
-TestTensor side_by_side(const std::vector<TestTensor>& parts) {
-  const int64_t rows = parts[0].type.shape[0].factor;
-  int64_t n = 0, at = 0;
-  for (const TestTensor& p : parts) n += p.type.shape[1].factor;
-  TestTensor out = zero_tensor(parts[0].type.dtype, {rows, n});
-  for (const TestTensor& p : parts) {
-    const int64_t width = p.type.shape[1].factor;
-    for (int64_t r = 0; r < rows; ++r)
-      std::memcpy(out.as<int32_t>() + r * n + at, p.as<int32_t>() + r * width, static_cast<size_t>(width) * 4);
-    at += width;
-  }
-  return out;
-}
-
 struct Drawn {
   std::vector<TestTensor> results;  // of sample_undecided
   std::vector<bool> undecided;      // by row
@@ -62,7 +38,7 @@ Drawn draw_over(const OpRunner& runner, int threads, int64_t ranks, int64_t most
   std::vector<TestTensor> own, edited, tops, sums, best;
   const std::vector<Columns> parts = cut(n, ranks);
   for (const Columns& c : parts) {
-    own.push_back(columns_of(logits, c));
+    own.push_back(columns_of(logits, c.first, c.count));
     edited.push_back(run("mask_own_logits", {own.back(), e.edits, e.words}, {{"first", c.first}}));
     tops.push_back(run("draw_tops", {own.back(), draws, edited.back()}, {}));
   }

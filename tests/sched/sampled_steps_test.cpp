@@ -6,6 +6,7 @@
 #include "compile/memory_plan.h"
 #include "sched/scheduler_fixture.h"
 #include "support/computing_platforms.h"
+#include "support/drawn_rows.h"
 #include "support/executor_proxy.h"
 #include "support/tiny_models.h"
 #include "support/toy_grammar.h"
@@ -126,12 +127,12 @@ void expect_same(const Outcome& got, const Outcome& expected) {
       const SampledToken &a = g.sampled[t], &b = want.sampled[t];
       ASSERT_EQ(a.logprob.has_value(), b.logprob.has_value());
       if (a.logprob) {
-        EXPECT_NEAR(*a.logprob, *b.logprob, 2e-5);
+        EXPECT_EQ(*a.logprob, *b.logprob);
       }
       ASSERT_EQ(a.top.size(), b.top.size());
       for (size_t k = 0; k < a.top.size(); ++k) {
         EXPECT_EQ(a.top[k].token, b.top[k].token);
-        EXPECT_NEAR(a.top[k].logprob, b.top[k].logprob, 2e-5);
+        EXPECT_EQ(a.top[k].logprob, b.top[k].logprob);
       }
     }
   }
@@ -284,6 +285,28 @@ TEST_P(SampledStepsApart, StepsThatWaitForATokenAreCounted) {
   EXPECT_EQ(stops(kinds), (std::vector<uint64_t>{0, 14, 0}));
   kinds[2].sampling.logprobs = 21;
   EXPECT_EQ(stops(kinds), (std::vector<uint64_t>{14, 0, 0}));
+}
+
+// Two cards, whose hosts draw together from their columns of the logits: what the host of one card draws. Logits are
+// gathered nowhere, and what a request has learned of a token is there for the next.
+TEST(SampledStepsOverCards, HostsDrawWhatOneHostDraws) {
+  const testing_support::DrawnCase cards{"qwen3_tied", 2, engine::GraphPolicy::Required, DeviceKind::Ascend};
+  auto alone = open_drawn(cards, testing_support::kVocabulary, nullptr);
+  ASSERT_TRUE(alone.is_ok()) << alone.status().message();
+  const auto world = engine::LocalWorld::start(cards.size, [&](std::shared_ptr<ranks::Member> m) {
+    return open_drawn(cards, testing_support::kVocabulary, std::move(m));
+  });
+  ASSERT_TRUE(world.is_ok()) << world.status().message();
+  Engine& front = (*world)->front();
+  for (const auto& kinds : {plain_kinds(), edited_kinds()}) {
+    const Outcome expected = run(**alone, kinds), got = run(front, kinds);
+    expect_same(got, expected);
+    EXPECT_EQ(got.host_draws(HostDraw::NoKernel), got.all_tokens());
+    EXPECT_EQ(got.stats.device_draws, 0u);
+    EXPECT_EQ(got.stats.rows_for_nothing, 0u);  // steps whose tokens hosts draw do not run ahead
+  }
+  EXPECT_EQ(front.counters().logits_gathered, 0u);
+  for (const Status& end : (*world)->stop()) EXPECT_TRUE(end.is_ok()) << end.message();
 }
 
 INSTANTIATE_TEST_SUITE_P(, SampledStepsApart, testing::Values(ComputingPlatform::Remote),

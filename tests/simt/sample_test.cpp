@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/draw_cases.h"
+#include "ops/draw_math.h"
 #include "simt/both_devices.h"
 
 namespace reprise::simt::sample_test {
@@ -49,6 +50,56 @@ TEST(CudaSample, TiesFlatRowsAndBrokenOnes) {
                        Draw{.scale = 1, .top_p = 0.99f, .seed = 4, .position = 2, .logprobs = 3},
                        Draw{.scale = 1, .min_p = 0.3f, .seed = 5, .position = 3}, Draw{.logprobs = 0}})
     expect_equal("sample", {logits, draws_of(std::vector<Draw>(7, d))});
+}
+
+// What a rank sends of its columns and what is decided by it: whatever the Draw asks for, with a rank that sends few.
+void expect_parts(int64_t n, const TestTensor& logits, const std::vector<Draw>& asked, int64_t most) {
+  const int64_t rows = logits.type.shape[0].factor, border = draw::kBlock * (draw::blocks(n, draw::kBlock) / 2);
+  const EditTensors t = staged(edit_cases(rows, n, 23));
+  const TestTensor draws = draws_of(asked);
+  const auto on_both = [](const char* op, const std::vector<TestTensor>& in, const Attrs& attrs) {
+    expect_equal(op, in, attrs);
+    return on_cpu().run(op, in, attrs).at(0);
+  };
+  std::vector<TestTensor> own, edited, tops, sums, best;
+  for (const auto& [first, count] : {std::pair(int64_t{0}, border), std::pair(border, n - border)}) {
+    own.push_back(columns_of(logits, first, count));
+    edited.push_back(on_both("mask_own_logits", {own.back(), t.edits, t.words}, {{"first", first}}));
+    tops.push_back(on_both("draw_tops", {own.back(), draws, edited.back()}, {}));
+  }
+  const TestTensor top = side_by_side(tops);
+  for (const size_t r : {0, 1}) sums.push_back(on_both("draw_sums", {own[r], draws, top, edited[r]}, {{"of", n}}));
+  const TestTensor sum = side_by_side(sums);
+  for (const size_t r : {0, 1})
+    best.push_back(on_both("draw_best", {own[r], draws, top, sum, edited[r]},
+                           {{"first", r == 0 ? int64_t{0} : border}, {"of", n}, {"most", most}}));
+  (void)on_both("merge_draws", {draws, top, sum, side_by_side(best)}, {{"of", n}});
+}
+
+TEST(CudaDrawParts, SendTheCpusBits) {
+  for (const int64_t n : {1024, 5003}) {
+    std::vector<Draw> draws = draws_for(16, 77);
+    for (size_t r = 0; r < draws.size(); ++r) {
+      if (r != 9) draws[r].logprobs = -1;
+      if (r % 4 == 3) draws[r].edited = static_cast<int32_t>(1 + r % 5);
+    }
+    for (const int64_t most : {8, 1024}) expect_parts(n, logits_of(16, n, static_cast<uint32_t>(n)), draws, most);
+  }
+}
+
+TEST(CudaDrawParts, TiesAndBrokenRows) {
+  const int64_t n = 3000;
+  TestTensor logits = logits_of(5, n, 9);
+  for (int64_t i = 0; i < n; ++i) {
+    logits.set(0 * n + i, i % 2 == 0 ? -0.0 : 0.0);
+    logits.set(3 * n + i, -INFINITY);
+    logits.set(4 * n + i, i == 2017 ? 3 : -INFINITY);
+  }
+  logits.set(1 * n + n - 1, NAN);
+  logits.set(2 * n + 5, INFINITY);
+  for (const Draw d : {Draw{.scale = 1, .top_k = 1700, .seed = 3}, Draw{.scale = 1, .top_p = 0.99f, .seed = 4},
+                       Draw{.scale = 1, .min_p = 0.3f, .seed = 5}, Draw{}})
+    expect_parts(n, logits, std::vector<Draw>(5, d), 1024);
 }
 
 TEST(CudaMaskLogits, HasTheCpusBits) {

@@ -16,6 +16,8 @@ class ExecutorProxy : public engine::Executor {
   Status copy_page(kv::PageId from, kv::PageId to) override { return inner_.copy_page(from, to); }
   bool has_greedy_steps() const override { return inner_.has_greedy_steps(); }
   bool has_sampled_steps() const override { return inner_.has_sampled_steps(); }
+  bool draws_on_device() const override { return inner_.draws_on_device(); }
+  bool draws_beside(const Draw& draw) const override { return inner_.draws_beside(draw); }
   int64_t edit_words() const override { return inner_.edit_words(); }
   bool overlaps() const override { return inner_.overlaps(); }
   int64_t max_in_flight() const override { return inner_.max_in_flight(); }

@@ -11,6 +11,7 @@ const KernelTable& device_kernels() {
     KernelTable t;
     fill_elementwise(t);
     fill_sample(t);
+    fill_draw_parts(t);
     fill_norm(t);
     fill_rotation(t);
     fill_linear(t);

@@ -21,6 +21,9 @@ struct KernelTable {
   CudaKernel concat = nullptr, slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr, prefetch = nullptr;
   // sample.h
   CudaKernel sample = nullptr, mask_logits = nullptr;
+  // draw_parts.h
+  CudaKernel mask_own_logits = nullptr, draw_tops = nullptr, draw_sums = nullptr, draw_best = nullptr,
+             merge_draws = nullptr;
   // norm.h
   PerType rms_norm, rms_norm_centred, layer_norm, add_rms_norm;
   // rotation.h
@@ -77,6 +80,7 @@ void erased(const LaunchArgs& args, const LiveSizes& live, Launch& launch) {
 // For a GPU: each in its .cu file.
 void fill_elementwise(KernelTable& table);
 void fill_sample(KernelTable& table);
+void fill_draw_parts(KernelTable& table);
 void fill_norm(KernelTable& table);
 void fill_rotation(KernelTable& table);
 void fill_linear(KernelTable& table);

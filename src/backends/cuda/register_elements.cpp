@@ -2,6 +2,7 @@
 #include "backends/cuda/kernels/rotation_limits.h"
 #include "backends/cuda/kernels/sample_sizes.h"
 #include "backends/cuda/register.h"
+#include "ops/args/draws.h"
 #include "ops/args/elements.h"
 #include "ops/core.h"
 #include "ops/draw.h"
@@ -52,6 +53,14 @@ size_t sample_bytes(const SampleArgs& a, const LiveSizes& bound, int) {
   return static_cast<size_t>(std::min(a.rows.value(bound), kSampleBlocks) * a.columns) * sizeof(DrawCandidate);
 }
 
+size_t best_bytes(const DrawBestArgs& a, const LiveSizes& bound, int) {
+  return static_cast<size_t>(std::min(a.rows.value(bound), kSampleBlocks) * a.columns) * sizeof(DrawCandidate);
+}
+// All candidates of a row.
+size_t merge_bytes(const MergeDrawsArgs& a, const LiveSizes& bound, int) {
+  return static_cast<size_t>(std::min(a.rows.value(bound), kSampleBlocks) * a.ranks * a.most) * sizeof(DrawCandidate);
+}
+
 Status accepts_row_write(const OpCall& c) {
   if (size_of(c.in[1].dtype) % 2 == 0) return Status::ok();
   return error(Code::Unsupported, "takes numbers of two or four bytes, not {}", describe(c));
@@ -83,6 +92,11 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("prefetch", table.prefetch);
   entries.add("sample", table.sample, {.accepts = accepts_sample, .scratch = scratch(sample_bytes)});
   entries.add("mask_logits", table.mask_logits);
+  entries.add("mask_own_logits", table.mask_own_logits);
+  entries.add("draw_tops", table.draw_tops, {.accepts = accepts_sample});
+  entries.add("draw_sums", table.draw_sums, {.accepts = accepts_sample});
+  entries.add("draw_best", table.draw_best, {.accepts = accepts_sample, .scratch = scratch(best_bytes)});
+  entries.add("merge_draws", table.merge_draws, {.scratch = scratch(merge_bytes)});
   entries.add("rms_norm", table.rms_norm);
   entries.add("rms_norm_centred", table.rms_norm_centred);
   entries.add("layer_norm", table.layer_norm);

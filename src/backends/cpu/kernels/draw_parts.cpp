@@ -11,16 +11,6 @@ namespace {
 // Columns of a row that are shared out at a time: whole words of the mask.
 constexpr int64_t kOwnPart = 4096;
 
-// `to` and `from` begin with column `first` of the vocabulary.
-void mask_part(const LogitEdit& e, const int32_t* words, const float* from, float* to, int64_t first, int64_t n) {
-  if (e.mask < 0) {
-    __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  const uint32_t* mask = reinterpret_cast<const uint32_t*>(words) + e.mask + first / 32;
-  for (int64_t i = 0; i < n; ++i) to[i] = edit::allows(mask, i) ? from[i] : edit::forbidden(from[i]);
-}
-
 void mask_own_rows(const MaskOwnLogitsArgs& a, const Launch& l) {
   const int64_t n = a.columns, parts = draw::blocks(n, kOwnPart);
   const Range mine = l.share(l.size(a.rows) * parts);
@@ -28,27 +18,16 @@ void mask_own_rows(const MaskOwnLogitsArgs& a, const Launch& l) {
     const int64_t row = unit / parts, begin = unit % parts * kOwnPart, end = std::min(n, begin + kOwnPart);
     const LogitEdit e = edit::of_row(a.edits, row);
     const float* from = static_cast<const float*>(a.logits) + e.row * n;
-    mask_part(e, a.words, from + begin, static_cast<float*>(a.out) + row * n + begin, a.first + begin, end - begin);
+    edit::mask_part(e, a.words, from + begin, static_cast<float*>(a.out) + row * n + begin, a.first + begin,
+                    end - begin);
   }
 }
 
-// Tokens of the lists that are of other ranks' columns are passed over: entry k with its place in this rank's row.
 void edit_own_rows(const MaskOwnLogitsArgs& a, const Launch& l) {
   const Range mine = l.share(l.size(a.rows));
-  const int32_t* words = a.words;
-  for (int64_t r = mine.begin; r < mine.end; ++r) {
-    const LogitEdit e = edit::of_row(a.edits, r);
-    float* row = static_cast<float*>(a.out) + r * a.columns;
-    const auto own = [&](int64_t token) { return token >= a.first && token < a.first + a.columns; };
-    for (int64_t k = 0; k < e.bias_count; ++k) {
-      const int32_t* w = words + e.biases + 2 * k;
-      if (own(w[0])) row[w[0] - a.first] = row[w[0] - a.first] + std::bit_cast<float>(w[1]);
-    }
-    for (int64_t k = 0; k < e.count_count; ++k) {
-      const int32_t* w = words + e.counts + 2 * k;
-      if (own(w[0])) row[w[0] - a.first] = edit::penalised(row[w[0] - a.first], {w[0], w[1]}, e);
-    }
-  }
+  for (int64_t r = mine.begin; r < mine.end; ++r)
+    edit::apply_own_lists(static_cast<float*>(a.out) + r * a.columns, a.first, a.columns, edit::of_row(a.edits, r),
+                          a.words);
 }
 
 // The row that the Draw of row r is about.
@@ -119,7 +98,7 @@ void merge_rows(const MergeDrawsArgs& a, const Launch& l) {
 const float* changed_row(const SampleUndecidedArgs& a, const Draw& d, const float* row, float* to) {
   if (d.edited <= 0) return row;
   const LogitEdit e = edit::of_row(a.edits, d.edited - 1);
-  mask_part(e, a.words, row, to, 0, a.columns);
+  edit::mask_part(e, a.words, row, to, 0, a.columns);
   edit::apply_lists(to, a.columns, e, a.words);
   return to;
 }

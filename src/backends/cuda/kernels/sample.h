@@ -47,7 +47,8 @@ class RowOfBlock {
                                         : among_best(row, best.value, d, number);
   }
 
-  // The largest logit and the first place where it stands, -1 where one is no number or none is left; the peaks.
+  // The largest logit and the first place where it stands, -1 where one is no number (then it is NaN) or none is left
+  // (-infinity); the peaks.
   DEV draw::Candidate largest(const float* row) {
     uint64_t best = 0;
     for (int64_t first = warp() * kPeaks; first < peak_count_; first += kSampleWarps * kPeaks) {
@@ -64,7 +65,7 @@ class RowOfBlock {
         best = greater(best, key_of(v[k], first * draw::kPeakBlock + k * 32 + lane_.thread() % 32));
     }
     best = over_block(best, [](uint64_t a, uint64_t b) { return greater(a, b); });
-    if (best == kWrong || best == 0) return {draw::kNone, -1};
+    if (best == kWrong || best == 0) return {best == 0 ? draw::kNone : float_of(0x7fc00000u), -1};
     const auto token = static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(best));
     return {row[token], token};
   }
@@ -89,6 +90,20 @@ class RowOfBlock {
     }
     lane_.sync();
     return by_first([&] { return draw::sum_of(sum_count_, [&](int64_t b) { return sums_[b]; }); });
+  }
+
+  DEV float sum_of_block(int64_t block) const { return sums_[block]; }
+
+  // The place in a block of the row, which begins at `begin`, where the sum of the weights, from `before` on, passes
+  // `goal`.
+  DEV int64_t pick_of_block(const float* row, int64_t begin, float top, const Draw& d, double goal, double before) {
+    const int64_t count = smaller(n_ - begin, draw::kBlock);
+    for (int64_t k = lane_.thread(); k < count; k += kSampleThreads) {
+      const float w = draw::weight(row[begin + k], top, d.scale);
+      near_[k].value = w < d.min_p ? 0.0f : w;
+    }
+    lane_.sync();
+    return by_first([&] { return draw::pick(goal, before, count, [&](int64_t k) { return near_[k].value; }); });
   }
 
   // Candidates that reach `count` peaks' logit, best first; how many there are. The peaks are largest()'s.
@@ -208,14 +223,7 @@ class RowOfBlock {
     const double goal = number * weigh(row, top, d.scale, d.min_p);
     const draw::Place at =
         by_first([&] { return draw::place_of(goal, sum_count_, [&](int64_t b) { return sums_[b]; }); });
-    const int64_t begin = at.block * draw::kBlock, count = smaller(n_ - begin, draw::kBlock);
-    for (int64_t k = lane_.thread(); k < count; k += kSampleThreads) {
-      const float w = draw::weight(row[begin + k], top, d.scale);
-      near_[k].value = w < d.min_p ? 0.0f : w;
-    }
-    lane_.sync();
-    const int64_t i =
-        by_first([&] { return draw::pick(goal, at.before, count, [&](int64_t k) { return near_[k].value; }); });
+    const int64_t begin = at.block * draw::kBlock, i = pick_of_block(row, begin, top, d, goal, at.before);
     return i < 0 ? -1 : static_cast<int32_t>(begin + i);
   }
 
