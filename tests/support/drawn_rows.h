@@ -170,6 +170,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_drawn(const DrawnCase& c, in
   o.graph.policy = c.policy;
   o.graph.decode = c.decode;
   if (c.device != DeviceKind::Cpu) o.graph.decode_sizes = {16}, o.graph.prefill_sizes = {64};
+  o.graph.verify = {.each = 4};
   return engine::Engine::create(o, std::move(platform));
 }
 
