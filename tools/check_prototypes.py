@@ -8,7 +8,7 @@ would notice that one of them has two arguments the other way round. Read are
   src/backends/ascend/library.h     REQUIRED(name, result, (types)) and OPTIONAL(...)
   src/backends/ascend/acl.h         values of ACL_... constants
   src/backends/ascend/collectives.h  OPTIONAL(...) as well
-  sim/ascend/ops/acl_op.h           ACLNN_OPERATOR(name, arguments), and plain prototypes
+  sim/ascend/ops/acl_op.h           ACLNN_OPERATOR and ACLNN_BOUNDED_OPERATOR(name, arguments), and plain prototypes
   sim/ascend/runtime/acl_rt.h       prototypes and enumerations
   sim/ascend/runtime/hccl.h         the same
 
@@ -103,7 +103,7 @@ def simulator_side(root):
         enums, _ = enums_of(text)
         aliases = {**SAME, **enums}
         text = re.sub(r"^\s*#.*?(?<!\\)$", "", text, flags=re.M | re.S)
-        for arguments in re.findall(r"\bACLNN_OPERATOR\(([^;]*)\)\s*;", text):
+        for arguments in re.findall(r"\bACLNN_(?:BOUNDED_)?OPERATOR\(([^;]*)\)\s*;", text):
             symbol, *rest = split_arguments(arguments)
             out[symbol] = ["aclnnStatus"] + [kind(a, aliases) for a in rest]
         for statement in text.split(";"):

@@ -218,6 +218,11 @@ class Prototypes(Tree):
         self.only("SIM_OPERATORS", "int64_t dim, const aclTensor* out);", "int32_t dim, const aclTensor* out);",
                   "aclnnSwiGlu: argument 2 is int64_t in the backend, int32_t in the simulator")
 
+    def test_bounded_operators(self):
+        self.only("SIM_OPERATORS", "keyRopeAntiquantScaleOptional, int64_t numHeads,",
+                  "keyRopeAntiquantScaleOptional, bool numHeads,",
+                  "aclnnFusedInferAttentionScoreV3: argument 28 is int64_t in the backend, bool in the simulator")
+
     def test_functions_of_the_runtime(self):
         self.only("LIBRARY", "aclrtMalloc, aclError, (void**, size_t, int32_t)",
                   "aclrtMalloc, aclError, (void**, int32_t, size_t)",
