@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "api/default_model.h"
+#include "api/gguf_tokenizer.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/gguf_parts.h"
@@ -24,29 +25,6 @@ bool is_default_model(const std::string& path) {
   const auto file = default_model_file();
   std::error_code ignored;
   return file && fs::equivalent(path, *file, ignored);
-}
-
-text::GgufTokenizer for_text(const checkpoint::GgufTokenizer& g) {
-  text::GgufTokenizer t;
-  t.model = g.model;
-  t.pre = g.pre;
-  t.tokens = g.tokens;
-  t.merges = g.merges;
-  t.scores = g.scores;
-  for (checkpoint::GgufTokenKind kind : g.kinds) t.token_types.push_back(static_cast<int32_t>(kind));
-  t.bos = g.bos_id.value_or(-1);
-  t.eos = g.eos_id.value_or(-1);
-  t.unk = g.unk_id.value_or(-1);
-  t.pad = g.pad_id.value_or(-1);
-  t.sep = g.sep_id.value_or(-1);
-  t.mask = g.mask_id.value_or(-1);
-  t.charsmap = g.charsmap;
-  t.add_bos = g.add_bos;
-  t.add_eos = g.add_eos;
-  t.add_sep = g.add_sep;
-  t.add_space_prefix = g.add_space_prefix;
-  t.remove_extra_whitespaces = g.remove_extra_whitespaces;
-  return t;
 }
 
 Result<std::optional<OrderedJson>> read_optional_json(const fs::path& path) {

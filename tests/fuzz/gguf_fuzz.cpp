@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "api/gguf_tokenizer.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 #include "checkpoint/generation_config.h"
 #include "checkpoint/gguf_tokenizer.h"
 #include "checkpoint/pooling.h"
 #include "models/model.h"
-#include "support/gguf_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace reprise;
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   if (const auto metadata = read_gguf_tokenizer(*file); metadata.is_ok()) {
-    const auto tokenizer = text::Tokenizer::from_gguf(testing_support::for_text(*metadata));
+    const auto tokenizer = text::Tokenizer::from_gguf(api::for_text(*metadata));
     if (tokenizer.is_ok())
       (void)tokenizer->encode_pair("A \xEF\xBC\xA1  graph\u0301, captured\nonce </s> \xE6\x96\x87", "<s> the sea ", 64);
   }

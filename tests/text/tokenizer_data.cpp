@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "api/gguf_tokenizer.h"
 #include "base/base64.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "support/gguf_tokenizer.h"
 
 namespace reprise::text {
 namespace {
@@ -84,7 +84,7 @@ Result<std::string> read_gzip(const std::string& path) {
 Result<GgufTokenizer> read_gguf_metadata(const std::string& path) {
   ASSIGN_OR_RETURN(const auto file, checkpoint::GgufFile::open(path));
   ASSIGN_OR_RETURN(const auto read, checkpoint::read_gguf_tokenizer(file));
-  return testing_support::for_text(read);
+  return api::for_text(read);
 }
 
 std::string golden_folder() { return std::string(REPRISE_SOURCE_DIR) + "/tests/data/tokenizer"; }

@@ -1,11 +1,14 @@
-// The tokenizer metadata of a GGUF file as the tokenizer takes them, for tests without an engine. Pure function; any
-// thread.
+// for_text: the tokenizer metadata of a GGUF file as the tokenizer takes them. The checkpoint reads the file and knows
+// no tokenizer, the tokenizer knows no file; this is the one place that knows both. In the header, so that tests of
+// tokenizers need no engine. Pure function; any thread.
 #pragma once
+
+#include <cstdint>
 
 #include "checkpoint/gguf_tokenizer.h"
 #include "text/tokenizer.h"
 
-namespace reprise::testing_support {
+namespace reprise::api {
 
 inline text::GgufTokenizer for_text(const checkpoint::GgufTokenizer& read) {
   text::GgufTokenizer gguf;
@@ -30,4 +33,4 @@ inline text::GgufTokenizer for_text(const checkpoint::GgufTokenizer& read) {
   return gguf;
 }
 
-}  // namespace reprise::testing_support
+}  // namespace reprise::api
