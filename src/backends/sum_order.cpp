@@ -4,6 +4,7 @@
 #include <span>
 
 #include "backends/cpu/isa.h"
+#include "ops/block_activations.h"
 
 namespace reprise {
 namespace {
@@ -134,7 +135,7 @@ std::string_view find(std::span<const Order> own, std::string_view op, DType dty
 std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType dtype, const Attrs& attrs) {
   switch (device.kind) {
     case DeviceKind::Cpu:
-      if (const AttrValue* a = attrs.find("activations"); a && *a == AttrValue(std::string("int8"))) return kByteOrder;
+      if (has_int8_activations(attrs)) return kByteOrder;
       if (const auto isa = cpu::isa_named(device.isa); isa && cpu::has_tiles(*isa) && dtype == DType::BF16) {
         if (op == "paged_attention" || op == "latent_attention" || op == "expanded_latent_attention")
           return kTileAttention;

@@ -8,6 +8,7 @@
 #include "base/block_format.h"
 #include "measurement/expert_cases.h"
 #include "measurement/recurrent_cases.h"
+#include "ops/block_activations.h"
 #include "ops/core.h"
 
 namespace reprise::measurement {
@@ -95,7 +96,7 @@ class Maker {
         out.push_back({op, m_.name, name + " gate and up", t(), {rows(h), blocks(2 * f, h, b.format)}, format});
         if (b.format != Q8_0 && b.format != Q4_0 && b.format != Q4_K && b.format != Q6_K) continue;
         Attrs int8 = format;
-        int8.set("activations", std::string("int8"));
+        int8.set("activations", activations_attr(true));
         out.push_back({op, m_.name, name + " int8 gate and up", t(), {rows(h), blocks(2 * f, h, b.format)}, int8});
       }
       return out;

@@ -1,6 +1,7 @@
 #include "ops/want.h"
 
 #include "base/block_format.h"
+#include "ops/block_activations.h"
 #include "ops/kernel.h"
 
 namespace reprise {
@@ -83,7 +84,7 @@ Status want_shard(const OpCall& c) {
 
 Status want_activations(const OpCall& c) {
   const std::string& activations = c.attrs->text("activations");
-  if (activations == "same" || activations == "int8") return Status::ok();
+  if (activations == activations_attr(false) || activations == activations_attr(true)) return Status::ok();
   return invalid("{}: activations \"{}\"; allowed: same, int8", describe(c), activations);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/block_activations.h"
+
 namespace reprise {
 namespace {
 
@@ -37,7 +39,7 @@ Result<Packed> packed_call(const PassContext& c, const Use& use, const TensorTyp
   p.attrs.set("format", std::string(format));
   if (!linear && !grouped) p.attrs.set("width", n.result()->type.shape[1].factor);
   if (!grouped) p.attrs.set("out", linear ? n.attrs.text("out") : std::string(dtype_name(n.result()->type.dtype)));
-  if (linear || grouped) p.attrs.set("activations", std::string(int8_activations ? "int8" : "same"));
+  if (linear || grouped) p.attrs.set("activations", activations_attr(int8_activations));
   p.attrs.set("shard", n.attrs.text("shard"));
   RETURN_IF_ERROR(check_attrs(*p.op, p.attrs));
   RETURN_IF_ERROR(c.has_kernel(*p.op, p.in, p.attrs));

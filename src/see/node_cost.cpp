@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/block_activations.h"
 #include "ops/mutation.h"
 
 namespace reprise::see {
@@ -85,8 +86,7 @@ int64_t depth_of(const Node& n, const TensorType& weight) {
 // What the numbers are multiplied as: those in blocks as the activations are.
 DType multiplied_as(const Node& n, const TensorType& weight) {
   if (weight.dtype != DType::U8) return weight.dtype;
-  const AttrValue* activations = n.attrs.find("activations");
-  return activations && *activations == AttrValue(std::string("int8")) ? DType::I8 : n.in[0]->type.dtype;
+  return has_int8_activations(n.attrs) ? DType::I8 : n.in[0]->type.dtype;
 }
 
 // The share of a stack of matrices that is read: rows [T k, N] of T tokens, each of which goes to k of them, reach so

@@ -2,6 +2,7 @@
 // instruction set, whatever the rows, threads and groups; and the integers that the gguf package rounds to.
 #include "backends/packed_blocks.h"
 #include "backends/sum_order.h"
+#include "ops/block_activations.h"
 #include "support/goldens.h"
 
 namespace reprise::cpu::packed_test {
@@ -9,7 +10,7 @@ namespace {
 
 Attrs int8_attr(BlockFormat f) {
   Attrs attrs = format_attr(f);
-  attrs.set("activations", std::string("int8"));
+  attrs.set("activations", activations_attr(true));
   return attrs;
 }
 

@@ -9,6 +9,7 @@
 #include "backends/cpu/layout.h"
 #include "backends/cpu/register.h"
 #include "ops/args/products.h"
+#include "ops/block_activations.h"
 
 namespace reprise::cpu {
 namespace {
@@ -40,11 +41,12 @@ size_t all_rows_bytes(const A& a, const LiveSizes& bound, int) {
   return byte_rows_bytes(a.shape.rows.value(bound), a.shape.depth);
 }
 
-Status accepts_blocks(const OpCall& call, const BlockFormatInfo& info, std::string_view activations) {
+Status accepts_blocks(const OpCall& call, const BlockFormatInfo& info, bool int8) {
   if (const std::string& format = call.attrs->text("format"); format != info.name)
     return error(Code::Unsupported, "takes {} blocks; the call has {}", info.name, format);
-  if (const AttrValue* has = call.attrs->find("activations"); has && std::get<std::string>(*has) != activations)
-    return error(Code::Unsupported, "takes activations {}; the call has {}", activations, std::get<std::string>(*has));
+  if (has_int8_activations(*call.attrs) != int8)
+    return error(Code::Unsupported, "takes activations {}; the call has {}", activations_attr(int8),
+                 activations_attr(!int8));
   return Status::ok();
 }
 
@@ -54,7 +56,7 @@ void add_bytes(Entries& entries, const KernelTable& k, const BlockFormatInfo& in
   using enum DType;
   const std::string name = fmt::format("{}_int8", info.name);
   Extras linear{.second = k.linear_blocks,
-                .accepts = [&info](const OpCall& call) { return accepts_blocks(call, info, "int8"); },
+                .accepts = [&info](const OpCall& call) { return accepts_blocks(call, info, true); },
                 .scratch = scratch(all_rows_bytes<LinearBlocksArgs>),
                 .layouts = {packed_layout(info.format)},
                 .variant = name};
@@ -76,7 +78,7 @@ void add_bytes(Entries& entries, const KernelTable& k, const BlockFormatInfo& in
 template <bool kTiles>
 void add_format(Entries& entries, const KernelTable& k, Isa isa, const BlockFormatInfo& info) {
   using enum DType;
-  Extras linear{.accepts = [&info](const OpCall& call) { return accepts_blocks(call, info, "same"); },
+  Extras linear{.accepts = [&info](const OpCall& call) { return accepts_blocks(call, info, false); },
                 .layouts = {packed_layout(info.format)},
                 .way = [isa](const OpCall& call) { return way_of(isa, call.in[0].dtype); },
                 .variant = info.name};

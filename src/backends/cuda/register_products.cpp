@@ -3,6 +3,7 @@
 #include "backends/cuda/register.h"
 #include "ops/args/elements.h"
 #include "ops/args/products.h"
+#include "ops/block_activations.h"
 
 namespace reprise::cuda {
 namespace {
@@ -31,8 +32,7 @@ size_t dynamic_bytes(const LinearW8a8DynamicArgs& a, const LiveSizes& bound, int
 }
 
 Status accepts_same_activations(const OpCall& c) {
-  const AttrValue* activations = c.attrs->find("activations");
-  if (activations && *activations != AttrValue(std::string("same")))
+  if (has_int8_activations(*c.attrs))
     return error(Code::Unsupported, "takes activations as they are, not rounded to int8");
   return Status::ok();
 }

@@ -1,6 +1,7 @@
 // Fused ops around norms, the gated MLP, the residual and the head, all in the model's dtype.
 #include "nn/functional.h"
 #include "nn/fused/list.h"
+#include "ops/block_activations.h"
 
 namespace reprise::nn {
 namespace {
@@ -61,7 +62,7 @@ void add_float_ops(FusedOps& ops) {
   // Two blocks of q8_0 a row: 64 numbers in 68 bytes.
   FusedExample packed{example_symbols(),
                       {rows_of(DType::BF16, 64), matrix(DType::U8, kWidth, 68)},
-                      {{"format", std::string("q8_0")}, {"activations", std::string("int8")}}};
+                      {{"format", std::string("q8_0")}, {"activations", activations_attr(true)}}};
   FusedExample packed_f32 = packed;
   packed_f32.in[0] = rows_of(DType::F32, 64);
   ops.add({"lm_head_argmax_blocks(Tensor x, Weight weight, *, str format, str activations = same) -> Tensor",

@@ -2,6 +2,7 @@
 
 #include "base/block_format.h"
 #include "ops/args/rows.h"
+#include "ops/block_activations.h"
 
 namespace reprise {
 namespace {
@@ -12,13 +13,12 @@ ProductShape shape_of(const TensorType& x, const TensorType& weight) {
   return {x.shape[0], w.back().factor, w[w.rank() - 2].factor};
 }
 
-bool rounds_activations(const OpCall& c) { return c.attrs->text("activations") == "int8"; }
 BlockFormat format_of(const OpCall& c) { return *find_block_format(c.attrs->text("format")); }
 
 void fill_packed(const OpCall& c, auto& a) {
   a.shape = {c.in[0].shape[0], c.in[0].shape[1].factor, c.in[1].shape[0].factor};
   a.format = format_of(c);
-  a.int8_activations = rounds_activations(c);
+  a.int8_activations = has_int8_activations(*c.attrs);
 }
 
 // The weight is operand i; results have a row for every row in a group.
@@ -74,7 +74,7 @@ void GroupedLinearBlocksArgs::fill(const OpCall& c) {
   fill_groups(c, 2, *this);
   shape.depth = c.in[0].shape[1].factor;
   format = format_of(c);
-  int8_activations = rounds_activations(c);
+  int8_activations = has_int8_activations(*c.attrs);
 }
 void GroupedW8a8StaticArgs::fill(const OpCall& c) {
   fill_groups(c, 2, *this);
