@@ -35,7 +35,7 @@ int64_t PageBudget::missing(const LiveRequest& r, int64_t keep) {
   return need + keep - executor_.kv_pool().free_pages() - cache_.evictable_pages();
 }
 
-bool PageBudget::admit(LiveRequest& r, int64_t keep, Status& copied) {
+Status PageBudget::admit(LiveRequest& r, int64_t keep) {
   kv::KvPool& pool = executor_.kv_pool();
   kv::RadixCache::Match match;
   if (prefix_cache_ && !r.wants_prompt()) match = cache_.match(r.request.cache_salt, reusable(r));
@@ -43,14 +43,17 @@ bool PageBudget::admit(LiveRequest& r, int64_t keep, Status& copied) {
   const int64_t need = kv::pages_for(r.sequence.size()) - shared;
   const auto available = [&] { return pool.free_pages() + cache_.evictable_pages(); };
   if (available() < need) match.partial_lease.reset();  // a copy for which there are no pages
-  if (available() < need + keep) return false;
+  if (available() < need + keep)
+    return error(Code::Busy, "{} pages are free or evictable; {} are needed, and {} stay free", available(), need,
+                 keep);
   if (pool.free_pages() < need) cache_.evict(need - pool.free_pages());
   auto fresh = pool.allocate(need);
   CHECK(fresh.is_ok(), "{}", fresh.status().message());
   int64_t cached = match.tokens;
-  copied = Status::ok();
+  Status copied;
   if (match.partial_lease) {
     copied = executor_.copy_page(match.partial_page, fresh->front());
+    if (copied.code() == Code::Busy) copied = Status(Code::Device, copied.message());  // Busy is about pages alone
     cached += match.partial_tokens;
     if (executor_.overlaps()) copied_.push_back(std::move(match.partial_lease));
   }
@@ -63,7 +66,7 @@ bool PageBudget::admit(LiveRequest& r, int64_t keep, Status& copied) {
   if (match.state != kv::kZeroSlot) r.sequence.begin_with(match.state);
   r.checked = cached;
   r.prompt_cached = !prefix_cache_;
-  return true;
+  return copied.at("copying a page of the prefix cache");
 }
 
 bool PageBudget::hold(LiveRequest& r, int64_t tokens) {

@@ -30,9 +30,10 @@ class PageBudget {
   //
   // How many pages are missing to admit the request now.
   int64_t missing(const LiveRequest& r, int64_t keep);
-  // Gives the pages of its tokens to a request that is admitted, those of the prefix cache among them. False: there are
-  // not enough now. `copied`: whether the page that it goes on writing could be copied for it.
-  bool admit(LiveRequest& r, int64_t keep, Status& copied);
+  // Gives the pages of its tokens to a request that is admitted, those of the prefix cache among them. Busy: there are
+  // not enough pages now, and nothing has changed. Any other error: the request has its pages, but the device could not
+  // copy the one that it goes on writing; the request can only end.
+  Status admit(LiveRequest& r, int64_t keep);
   // A page for a request that begins one with its first `tokens` tokens; of the prefix cache where none is free. False:
   // there is none.
   bool hold(LiveRequest& r, int64_t tokens);

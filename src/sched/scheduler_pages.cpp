@@ -40,8 +40,8 @@ bool Scheduler::make_room(const LiveRequest& r) {
 
 // False: there are not enough pages now.
 bool Scheduler::admit_one(LiveRequest& r) {
-  Status copied;
-  if (!pages_.admit(r, admission_.pages_to_keep(), copied)) return false;
+  const Status given = pages_.admit(r, admission_.pages_to_keep());
+  if (given.code() == Code::Busy) return false;
   const int64_t cached = r.sequence.cached();
   if (r.result.admitted) {
     r.request.sink->resumed();
@@ -55,7 +55,7 @@ bool Scheduler::admit_one(LiveRequest& r) {
     stats_.prompt_tokens += static_cast<uint64_t>(r.result.prompt_tokens);
     stats_.cached_tokens += static_cast<uint64_t>(cached);
   }
-  if (!copied.is_ok()) finish(r, FinishReason::Cancelled, copied.at("copying a page of the prefix cache"));
+  if (!given.is_ok()) finish(r, FinishReason::Cancelled, given);
   return true;
 }
 
