@@ -31,6 +31,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
+CACHE = pathlib.Path(os.environ.get("REPRISE_CACHE") or pathlib.Path.home() / ".cache/reprise")
 MOST_LOAD = 0.3  # load average of a minute, in processors
 MOST_BUSY = 0.1  # of all processors, while nothing of ours runs
 STEADY = 0.8     # the lower of two probes over the higher
@@ -81,13 +82,15 @@ class Run:
     def __init__(self, args):
         self.args = args
         self.binary, self.shapes, self.out = args.binary, pathlib.Path(args.shapes), args.out
+        self.library = pathlib.Path(args.binary).parent.parent / "lib/libreprise.so.0"
+        self.models = args.models or self.shapes.parent / "models"
         self.commands = []
 
     def typed(self, command):
-        text = shlex.join(map(str, command))
-        for path, name in ((self.binary, "reprise"), (self.shapes, "$SHAPES"), (HERE, "tools"), (self.out, "OUT"),
-                           (ROOT, ".")):
-            text = text.replace(str(path), name)
+        text = shlex.join(map(str, command)).removeprefix(f"{sys.executable} ")
+        for path, name in ((self.binary, "reprise"), (self.shapes, "$SHAPES"), (self.models, "$MODELS"), (HERE, "tools"),
+                           (self.out, "OUT"), (self.args.peers, "PYTHON"), (CACHE, "$REPRISE_CACHE"), (ROOT, ".")):
+            text = text.replace(str(path), name) if path else text
         return text
 
     def output(self, command):
@@ -106,6 +109,16 @@ class Run:
 
     def script(self, name, *arguments):
         return self.output([sys.executable, HERE / name, "--binary", self.binary, *arguments])
+
+    def of_library(self, name, *arguments):
+        """What a script that opens the library wrote as JSON."""
+        made = self.out / f"{name}.json"
+        self.output([sys.executable, HERE / f"{name}.py", "--library", self.library, *arguments, "--json", made])
+        return json.loads(made.read_text(encoding="utf-8"))
+
+    def peer_file(self, shape, form):
+        """A GGUF file with random weights of this shape, made once."""
+        return self.output([HERE / "peers/llama_cpp.sh", "model", self.shapes / shape, form]).strip()
 
     def limits(self):
         done = subprocess.run([self.binary, "doctor", "--json"], capture_output=True, text=True)
@@ -472,6 +485,86 @@ def show_quantised(data):
                   for i, e in enumerate(data)])
 
 
+LORA_WAYS = {"no slots": "no slots", "slots, none used": "slots, none used",
+             "one adapter": "one adapter for all rows", "an adapter a row": "an adapter a row, at most 8"}
+
+
+def measure_lora(run):
+    return run.of_library("measure_lora", "--batch-sizes", "1,4,8,16", "--rounds", max(NEW_ROUNDS, run.args.rounds),
+                          "--output-len", 17, "--adapters", 8, f"SmolLM2-135M={run.shapes / 'smollm2-135m'}")
+
+
+def show_lora(data):
+    return table(["tok/s, batch", *LORA_WAYS.values()],
+                 [[f"{name}, {r['batch']}" if i == 0 else r["batch"],
+                   *(figure(r[way]) + (f" ({100 * r[way] / r['no slots'] - 100:+.0f} %)" if way != "no slots" else "")
+                     for way in LORA_WAYS)] for name, rows in data.items() for i, r in enumerate(rows)])
+
+
+VECTOR_MODEL = "all-MiniLM-L6-v2"
+VECTOR_NAMES = {"reprise": "Reprise", "openvino": "OpenVINO", "float32": "fp32", "bfloat16": "bf16", "int8": "W8A8"}
+
+
+def measure_vectors(run):
+    folder = run.models / VECTOR_MODEL
+    if not folder.is_dir():
+        return {"why_not": f"there is no {VECTOR_MODEL} in the folder of --models"}
+    peers = ["--peers", run.args.peers] if run.args.peers else []
+    return {"rows": run.of_library("measure_embeddings", "--rounds", max(9, run.args.rounds), *peers, folder)}
+
+
+def show_vectors(data):
+    if "why_not" in data:
+        return [f"Not measured: {data['why_not']}."]
+    return table(["", "dtype", "ms", "texts/s", "cosine"],
+                 [[*(VECTOR_NAMES.get(r[key], r[key]) for key in ("name", "dtype")), f"{r['ms']:.0f}", f"{r['texts_s']:.0f}",
+                   f"{r['cosine']:.5f}"] for r in data["rows"]])
+
+
+BLOCK_FORMATS = ("Q8_0", "Q4_K_M", "Q4_0")
+BLOCK_WAYS = ("auto", "int8")
+
+
+def measure_block_activations(run):
+    """Files of a format with the activations as they are and rounded to int8, in turn, and OpenVINO's prompts."""
+    out = []
+    for form in BLOCK_FORMATS:
+        file = run.peer_file("qwen3-0.6b", form)
+        entry = {"form": form, "openvino": [], **{way: {"prefill": [], "decode": []} for way in BLOCK_WAYS}}
+
+        def ours(way, *flags):
+            return run.ours("bench", "one-batch", "--model-path", file, "--block-activations", way, "--log-level", "warning",
+                            *flags)["rows"]
+        for way in in_turn(run.args.rounds, (*BLOCK_WAYS, "openvino")):
+            if way == "openvino":
+                answer = run.output([HERE / "peers/openvino.sh", "run", file, "--prefill", 512, "--output-len", 1])
+                entry["openvino"].append(json.loads(answer.splitlines()[-1])["prefill"]["512"])
+                continue
+            entry[way]["prefill"] += ours(way, "--batch-size", 1, "--input-len", 512, "--output-len", 2)
+            entry[way]["decode"] += ours(way, "--batch-size", "1,4,16,64", "--input-len", 64, "--output-len", 16)
+        out.append(entry)
+    return out
+
+
+def show_block_activations(data):
+    def middle(values):
+        return sorted(values)[len(values) // 2]
+
+    prefill, decode = [], []
+    batches = list(dict.fromkeys(r["batch_size"] for r in data[0]["auto"]["decode"]))
+    for e in data:
+        speed = {way: [r["prefill_tok_s"] for r in e[way]["prefill"]] for way in BLOCK_WAYS}
+        prefill.append([e["form"], *(", ".join(map(figure, speed[way])) for way in BLOCK_WAYS),
+                        share(middle([r["pct_peak"] for r in e["int8"]["prefill"]])),
+                        ", ".join(map(figure, e["openvino"])), f"{middle(speed['int8']) / middle(speed['auto']):.2f}",
+                        f"{middle(speed['int8']) / middle(e['openvino']):.2f}"])
+        decode += [[f"{e['form']}, {way}", *(", ".join(figure(r["decode_tok_s"]) for r in e[way]["decode"]
+                                                       if r["batch_size"] == batch) for batch in batches)]
+                   for way in BLOCK_WAYS]
+    return [*table(["prefill 512", *BLOCK_WAYS, "share of the int8 peak", "OpenVINO", "int8 x auto", "int8 x OpenVINO"],
+                   prefill), "", *table(["decode, batch", *map(str, batches)], decode)]
+
+
 # name: title, minutes, measure, show
 SECTIONS = {
     "qwen3": ("Qwen3-0.6B compared with llama.cpp", 90, *peers_section("Qwen3-0.6B", "qwen3-0.6b", "--openvino")),
@@ -490,6 +583,9 @@ SECTIONS = {
     "sampled": ("Sampled beside greedy decode", 3, measure_sampled, show_sampled),
     "speculation": ("Answers with drafts", 40, measure_speculation, show_speculation),
     "acceptance": ("Drafts of a given acceptance", 6, measure_acceptance, show_acceptance),
+    "block-activations": ("Int8 activations of GGUF files", 30, measure_block_activations, show_block_activations),
+    "lora": ("LoRA adapters while decoding", 8, measure_lora, show_lora),
+    "vectors": ("Vectors of texts", 5, measure_vectors, show_vectors),
     "serving": ("The server under load", 100, measure_serving, show_lines),
     "quantised": ("Quantised forms of SmolLM2", 35, measure_quantised, show_quantised),
 }
@@ -654,6 +750,10 @@ def main(arguments=None):
     measured = verbs.add_parser("measure")
     measured.add_argument("--binary", default=str(ROOT / "build/release/bin/reprise"))
     measured.add_argument("--shapes", required=True, help="a folder of config.json files; GSM8K's questions lie beside it")
+    measured.add_argument("--models", type=pathlib.Path, help=f"a folder with {VECTOR_MODEL}; default: models, beside "
+                          "that of the shapes")
+    measured.add_argument("--peers", metavar="PYTHON", help="an interpreter with torch, transformers and openvino, for "
+                          "the peers of vectors; default: none are measured")
     measured.add_argument("--out", type=pathlib.Path, default=ROOT / "build/benchmark")
     measured.add_argument("--only", type=lambda t: t.split(","), default=list(SECTIONS))
     measured.add_argument("--rounds", type=int, default=3)
@@ -662,7 +762,7 @@ def main(arguments=None):
     args = parser.parse_args(arguments)
     if args.verb == "list":
         for name, (title, minutes, *_) in SECTIONS.items():
-            print(f"{name:<14} {minutes:>4} min  {title}")
+            print(f"{name:<18} {minutes:>4} min  {title}")
     elif args.verb == "show":
         print("\n".join(show(json.loads(args.recorded.read_text(encoding="utf-8")), args.out or args.recorded.parent)))
     else:

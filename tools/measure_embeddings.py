@@ -130,6 +130,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", type=pathlib.Path, help="write the rows here, too")
     parser.add_argument("--worker", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--dtype", default="float32", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -143,10 +144,14 @@ def main():
             way.step()
     print(f"{args.texts} texts of {args.tokens} tokens, {args.threads} threads, medians of {args.rounds}\n")
     print("| | dtype | ms | texts/s | cosine |\n|---|---|---|---|---|")
+    rows = []
     for way in ways:
         ms = statistics.median(way.times)
-        print(f"| {way.name} | {way.dtype} | {ms:.0f} | {1e3 * args.texts / ms:.0f} | "
-              f"{cosine(way.vector, ways[0].vector):.5f} |")
+        rows.append({"name": way.name, "dtype": way.dtype, "ms": ms, "texts_s": 1e3 * args.texts / ms,
+                     "cosine": cosine(way.vector, ways[0].vector)})
+        print("| {name} | {dtype} | {ms:.0f} | {texts_s:.0f} | {cosine:.5f} |".format(**rows[-1]))
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
     return 0
 
 

@@ -172,6 +172,83 @@ class Speculation(unittest.TestCase):
             self.assertEqual(call.args[call.args.index("--repeat") + 1], 5)
 
 
+class OfTheLibrary(unittest.TestCase):
+    """Sections whose scripts open the library and write their rows as JSON."""
+
+    def run_of(self, folder, rows, **args):
+        """A run whose scripts measure nothing: the one that is called writes these rows."""
+        run = benchmark.Run(mock.Mock(binary=f"{folder}/bin/reprise", shapes=f"{folder}/shapes", out=pathlib.Path(folder),
+                                      models=None, rounds=3, **{"peers": None, **args}))
+
+        def write(command, **_):
+            pathlib.Path(command[command.index("--json") + 1]).write_text(json.dumps(rows))
+            return mock.Mock(returncode=0, stdout="")
+
+        patched = mock.patch.object(benchmark.subprocess, "run", write)
+        patched.start()
+        self.addCleanup(patched.stop)
+        return run
+
+    def test_lora(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rates = {"no slots": 1238.0, "slots, none used": 1240.0, "one adapter": 619.0, "an adapter a row": 47.5}
+            run = self.run_of(folder, {"A": [{"batch": 1, **rates}, {"batch": 16, **rates}]})
+            lines = benchmark.show_lora(benchmark.measure_lora(run))
+            self.assertEqual(run.commands, [
+                "tools/measure_lora.py --library OUT/lib/libreprise.so.0 --batch-sizes 1,4,8,16 --rounds 5 --output-len 17 "
+                "--adapters 8 SmolLM2-135M=$SHAPES/smollm2-135m --json OUT/measure_lora.json"])
+        self.assertEqual(lines[0], "| tok/s, batch | no slots | slots, none used | one adapter for all rows | "
+                         "an adapter a row, at most 8 |")
+        self.assertEqual(lines[2:], ["| A, 1 | 1238 | 1240 (+0 %) | 619 (-50 %) | 47.5 (-96 %) |",
+                                     "| 16 | 1238 | 1240 (+0 %) | 619 (-50 %) | 47.5 (-96 %) |"])
+
+    def test_vectors(self):
+        row = {"name": "reprise", "dtype": "int8", "ms": 240.4, "texts_s": 133.1, "cosine": 0.99815}
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn("Not measured: there is no all-MiniLM-L6-v2",
+                          benchmark.show_vectors(benchmark.measure_vectors(self.run_of(folder, [row])))[0])
+            pathlib.Path(folder, "models/all-MiniLM-L6-v2").mkdir(parents=True)
+            run = self.run_of(folder, [row, {**row, "name": "transformers", "dtype": "float32"}], peers="/some/python")
+            lines = benchmark.show_vectors(benchmark.measure_vectors(run))
+            self.assertIn("--rounds 9 --peers PYTHON $MODELS/all-MiniLM-L6-v2", run.commands[0])
+        self.assertEqual(lines[2:], ["| Reprise | W8A8 | 240 | 133 | 0.99815 |",
+                                     "| transformers | fp32 | 240 | 133 | 0.99815 |"])
+
+
+class BlockActivations(unittest.TestCase):
+    def measured(self):
+        """Each run gives ten times the number of runs before it; what ran stands in `ways`."""
+        self.ways = []
+
+        def ours(*flags):
+            self.ways.append(flags[flags.index("--block-activations") + 1])
+            speed = 10.0 * len(self.ways)
+            return {"rows": [{"batch_size": int(batch), "prefill_tok_s": speed, "decode_tok_s": speed, "pct_peak": 51.6}
+                             for batch in str(flags[flags.index("--batch-size") + 1]).split(",")]}
+
+        def output(command):
+            self.ways.append("openvino")
+            return 'a notice\n{"version": "1", "prefill": {"512": 40.0}}\n'
+
+        run = mock.Mock(args=mock.Mock(rounds=2), ours=ours, output=output, peer_file=lambda shape, form: f"{form}.gguf")
+        return benchmark.measure_block_activations(run)
+
+    def test_the_ways_take_turns_on_each_file(self):
+        data = self.measured()
+        self.assertEqual([e["form"] for e in data], ["Q8_0", "Q4_K_M", "Q4_0"])
+        once = ["auto", "auto", "int8", "int8", "openvino", "int8", "int8", "openvino", "auto", "auto"]
+        self.assertEqual(self.ways, 3 * once)
+
+    def test_both_tables(self):
+        lines = benchmark.show_block_activations(self.measured())
+        self.assertEqual(lines[:3], [
+            "| prefill 512 | auto | int8 | share of the int8 peak | OpenVINO | int8 x auto | int8 x OpenVINO |",
+            "|---|---|---|---|---|---|---|",
+            "| Q8_0 | 10.0, 90.0 | 30.0, 60.0 | 52 % | 40.0, 40.0 | 0.67 | 1.50 |"])
+        self.assertEqual(lines[6:9], ["| decode, batch | 1 | 4 | 16 | 64 |", "|---|---|---|---|---|",
+                                      "| Q8_0, auto | 20.0, 100 | 20.0, 100 | 20.0, 100 | 20.0, 100 |"])
+
+
 class Roof(unittest.TestCase):
     def test_bytes_bound_small_batches_and_arithmetic_large_ones(self):
         self.assertAlmostEqual(benchmark.roof_tok_s("bf16", 1, ROW, LIMITS), 40)
