@@ -1,26 +1,22 @@
 // HubServer: a stand-in for a model hub on a port of this machine, in Hugging Face's API and ModelScope's. It holds
 // repositories in memory and keeps what it was asked; a test makes it fail by a hook. With `cdn` large files are
-// answered by a redirect to that other server, as the real one does. A thread for each connection; it goes with its
-// test.
+// answered by a redirect to that other server, as the real one does. A thread for each connection (LocalListener); it
+// goes with its test.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
-#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/json.h"
 #include "hub/digest.h"
+#include "support/local_listener.h"
 
 namespace reprise::testing_support {
 
@@ -68,32 +64,7 @@ class HubServer {
   Hook hook;
   bool knows_ranges = true;
 
-  HubServer() {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    ::bind(listener_, reinterpret_cast<sockaddr*>(&address), size);
-    ::listen(listener_, 64);
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this] { accept(); });
-  }
-  ~HubServer() {
-    ::shutdown(listener_, SHUT_RDWR);
-    thread_.join();
-    {
-      const std::lock_guard lock(mutex_);
-      for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
-    }
-    for (std::thread& t : sessions_) t.join();
-    ::close(listener_);
-  }
-  HubServer(const HubServer&) = delete;
-  HubServer& operator=(const HubServer&) = delete;
-
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  std::string url() const { return listener_.url(); }
   std::vector<HubRequest> requests() const {
     const std::lock_guard lock(mutex_);
     return requests_;
@@ -190,21 +161,6 @@ class HubServer {
     return json({{"Code", 200}, {"Success", true}, {"Data", {{"Files", files}}}});
   }
 
-  void accept() {
-    while (true) {
-      const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (fd < 0) return;
-      const std::lock_guard lock(mutex_);
-      open_.push_back(fd);
-      sessions_.emplace_back([this, fd] {
-        while (answer_one(fd)) continue;
-        const std::lock_guard closing(mutex_);
-        open_.remove(fd);
-        ::close(fd);
-      });
-    }
-  }
-
   static std::optional<HubRequest> read_request(int fd) {
     std::string held;
     char c;
@@ -267,12 +223,9 @@ class HubServer {
     return reply.tells_length && reply.cut_after >= reply.body.size();
   }
 
-  int listener_ = -1, port_ = 0;
-  std::thread thread_;
   mutable std::mutex mutex_;
   std::vector<HubRequest> requests_;
-  std::list<int> open_;
-  std::list<std::thread> sessions_;
+  LocalListener listener_{[this](int fd) { return answer_one(fd); }};
 };
 
 }  // namespace reprise::testing_support

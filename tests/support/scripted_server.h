@@ -1,22 +1,18 @@
 // ScriptedServer: an HTTP server that sends what a test wrote, byte for byte, piece for piece. A thread for each
-// connection; it goes with its test.
+// connection (LocalListener); it goes with its test.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/json.h"
+#include "support/local_listener.h"
 
 namespace reprise::testing_support {
 
@@ -30,30 +26,9 @@ class ScriptedServer {
   // Called with the path and the body of every request, and how many came before it.
   using Answer = std::function<Script(const std::string& path, const Json& body, int before)>;
 
-  explicit ScriptedServer(Answer answer) : answer_(std::move(answer)) {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    ::bind(listener_, reinterpret_cast<sockaddr*>(&address), size);
-    ::listen(listener_, 256);
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this] { accept(); });
-  }
-  ~ScriptedServer() {
-    ::shutdown(listener_, SHUT_RDWR);
-    thread_.join();
-    {
-      std::lock_guard lock(mutex_);
-      for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
-    }
-    for (std::thread& t : sessions_) t.join();
-    ::close(listener_);
-  }
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
-  int connections() const { return connections_; }
+  explicit ScriptedServer(Answer answer) : answer_(std::move(answer)) {}
+  std::string url() const { return listener_.url(); }
+  int connections() const { return listener_.connections(); }
 
   static std::string chunk(const std::string& bytes) { return fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes); }
   static std::string stream_head() {
@@ -81,24 +56,6 @@ class ScriptedServer {
   }
 
  private:
-  void accept() {
-    while (true) {
-      const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (fd < 0) return;
-      ++connections_;
-      const int one = 1;
-      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-      std::lock_guard lock(mutex_);
-      open_.push_back(fd);
-      sessions_.emplace_back([this, fd] {
-        while (answer_one(fd)) continue;
-        std::lock_guard closing(mutex_);
-        std::erase(open_, fd);
-        ::close(fd);
-      });
-    }
-  }
-
   bool answer_one(int fd) {
     std::string held;
     char buffer[65536];
@@ -122,12 +79,8 @@ class ScriptedServer {
   }
 
   Answer answer_;
-  int listener_ = -1, port_ = 0;
-  std::atomic<int> connections_{0}, requests_{0};
-  std::thread thread_;
-  std::mutex mutex_;
-  std::vector<int> open_;
-  std::vector<std::thread> sessions_;
+  std::atomic<int> requests_{0};
+  LocalListener listener_{[this](int fd) { return answer_one(fd); }};
 };
 
 }  // namespace reprise::testing_support
