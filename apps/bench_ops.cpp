@@ -10,12 +10,10 @@
 #include "backends/all.h"
 #include "backends/cpu/isa.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "base/terminal.h"
 #include "command.h"
 #include "common/flags.h"
-#include "measurement/extension_cases.h"
-#include "measurement/op_bench.h"
+#include "measurement/op_suite.h"
 #include "passes/extension.h"
 #include "settings/setting.h"
 
@@ -39,12 +37,7 @@ struct OpsFlags {
 
   // Those of `all` that --filter leaves.
   std::vector<std::string> ops(std::vector<std::string> all) const {
-    std::vector<std::string> out = std::move(all);
-    if (filter.empty()) return out;
-    // A whole name means that op alone; anything else every op that holds it.
-    if (std::find(out.begin(), out.end(), filter) != out.end()) return {filter};
-    std::erase_if(out, [&](const std::string& op) { return op.find(filter) == std::string::npos; });
-    return out;
+    return measurement::ops_named(filter, std::move(all));
   }
   Status check_filter(const std::vector<std::string>& all) const {
     if (ops(all).empty())
@@ -63,6 +56,9 @@ struct OpsFlags {
     if (dtype == "all") return {DType::BF16, DType::F16, DType::F32};
     return {parse_dtype(dtype).value()};
   }
+  measurement::OpSelection selection(std::vector<std::string> of) const {
+    return {ops(std::move(of)), model == "all" ? "" : model, dtypes(), tokens};
+  }
 };
 
 // Whose shapes are measured, and the letters that stand for them in older command lines.
@@ -74,32 +70,11 @@ constexpr std::pair<const char*, const char*> kShapes[] = {{"SmolLM2-135M", "A"}
 
 constexpr const char* kModelledOps = "modelled time, not measured on a device";
 
-struct Row {
-  std::string op, model, detail, shape;
-  DType dtype = DType::F32;
-  int64_t tokens = 0;
-  measurement::OpTimes times;
-  measurement::OpLimit limit;
-  bool same_bits = true;
-};
-
 // Shares of the original system, on its own hardware, where launches were most of what was saved.
 constexpr std::pair<const char*, double> kOriginal[] = {{"split_qk_norm_rope", 0.403},
                                                         {"add_rms_norm_quant_static", 0.655}};
 
-// What a launch costs by itself: a chain of calls that each have one row of sixteen numbers to do.
-Result<double> launch_us(const Platform& platform, const nn::FusedOps& fused, int64_t repeat) {
-  const TensorType tiny{DType::F32, {Dim(1, 1), Dim(16)}};
-  const measurement::OpCase c{"add", "", "", {{"T", 1}}, {tiny, tiny}, {}};
-  ASSIGN_OR_RETURN(auto bench, measurement::OpBench::make(c, DType::F32, fused, platform));
-  ASSIGN_OR_RETURN(const measurement::OpTimes times, bench->measure(1, repeat));
-  return times.fused_us;
-}
-
-struct Work {
-  measurement::OpCase op;
-  DType dtype;
-};
+using Row = measurement::OpRow;
 
 OrderedJson row_json(const Row& r) {
   OrderedJson j;
@@ -183,25 +158,9 @@ void print_modelled_rows(const std::vector<Row>& rows) {
   }
 }
 
-std::vector<Work> work_of(const OpsFlags& f, const nn::FusedOps& fused) {
-  const int64_t most = *std::max_element(f.tokens.begin(), f.tokens.end());
-  std::vector<Work> work;
-  for (const std::string& op : f.ops(measurement::benchmarked_ops(fused)))
-    for (DType dtype : f.dtypes())
-      for (measurement::OpCase& c : measurement::op_cases(op, fused, most))
-        if (f.model == "all" || f.model == c.model || c.model == "example") work.push_back({std::move(c), dtype});
-  return work;
-}
-
-// What there is to do, and what was left out and why.
-struct Plan {
-  std::vector<Work> work;
-  std::vector<std::string> refused;
-};
-
 // The ops of the extensions, on the sizes of a model or on their own examples; else the house's ops.
-Result<Plan> plan_of(const OpsFlags& f, const Platform& platform, nn::FusedOps& fused) {
-  if (f.extensions.empty()) return Plan{work_of(f, fused), {}};
+Result<measurement::OpPlan> plan_of(const OpsFlags& f, const Platform& platform, nn::FusedOps& fused) {
+  if (f.extensions.empty()) return measurement::plan_ops(f.selection(measurement::benchmarked_ops(fused)), fused);
   std::vector<std::string> names;
   for (const nn::FusedOp& op : measurement::extension_ops(platform)) {
     names.emplace_back(op.name());
@@ -209,71 +168,12 @@ Result<Plan> plan_of(const OpsFlags& f, const Platform& platform, nn::FusedOps& 
   }
   if (names.empty()) return invalid("--extension: {} declares no op to measure", fmt::join(f.extensions, ", "));
   RETURN_IF_ERROR(f.check_filter(names));
-  const int64_t most = *std::max_element(f.tokens.begin(), f.tokens.end());
   if (!f.model_path.empty()) log::set_level(log::Level::Warning);  // the report of a start is of no interest
-  Plan plan;
-  for (DType dtype : f.dtypes()) {
-    std::vector<measurement::OpCase> cases;
-    if (f.model_path.empty()) {
-      for (const std::string& op : f.ops(names))
-        for (measurement::OpCase& c : measurement::op_cases(op, fused, most)) cases.push_back(std::move(c));
-    } else {
-      const measurement::ModelOfCases model{f.model_path, f.extensions, f.device, f.isa, f.threads, dtype};
-      ASSIGN_OR_RETURN(cases, measurement::cases_in_model(model, f.ops(names), most, plan.refused));
-    }
-    for (measurement::OpCase& c : cases) plan.work.push_back({std::move(c), dtype});
-  }
-  return plan;
+  return measurement::plan_extension_ops(f.selection(names), fused,
+                                         {f.model_path, f.extensions, f.device, f.isa, f.threads});
 }
 
-// Every op a given number of times and nothing measured: what tools/count_instructions.py runs.
-Status run_calls(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused, const Plan& plan) {
-  for (const Work& w : plan.work) {
-    auto bench = measurement::OpBench::make(w.op, w.dtype, fused, platform);
-    if (!bench && bench.status().code() == Code::Unsupported) continue;
-    if (!bench) return bench.status().at(fmt::format("{} {}", w.op.op, dtype_name(w.dtype)));
-    for (int64_t tokens : f.tokens) {
-      RETURN_IF_ERROR((*bench)->replay(tokens, *f.calls));
-      fmt::print("{} {} {} {} tokens: {} calls\n", w.op.op, w.op.model, dtype_name(w.dtype), tokens,
-                 *f.calls * (*bench)->calls());
-    }
-  }
-  return Status::ok();
-}
-
-struct Measured {
-  std::vector<Row> rows;
-  std::vector<std::string> refused;
-};
-
-Result<Measured> measure_all(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused, const Plan& plan,
-                             const MachineSpeed& speed, const measurement::CacheSpeeds& caches) {
-  Measured out;
-  out.refused = plan.refused;
-  Progress bar("ops", plan.work.size() * f.tokens.size());
-  for (const Work& w : plan.work) {
-    auto bench = measurement::OpBench::make(w.op, w.dtype, fused, platform);
-    if (!bench && bench.status().code() == Code::Unsupported) {
-      out.refused.push_back(fmt::format("{} {}: {}", w.op.op, dtype_name(w.dtype), bench.status().message()));
-      bar.advance(f.tokens.size(), w.op.op);
-      continue;
-    }
-    if (!bench) return bench.status().at(fmt::format("{} {}", w.op.op, dtype_name(w.dtype)));
-    for (int64_t tokens : f.tokens) {
-      // On this house's own kernels a difference is an error; a vendor's fused operator may round less often.
-      const Status same = (*bench)->check(tokens);
-      if (!same.is_ok() && !(platform.device->clock_us() && same.code() == Code::Internal)) return same;
-      ASSIGN_OR_RETURN(const measurement::OpTimes times, (*bench)->measure(tokens, f.repeat));
-      out.rows.push_back({w.op.op, w.op.model, w.op.detail, (*bench)->shape(tokens), w.dtype, tokens, times,
-                          (*bench)->limit(tokens, speed, caches), same.is_ok()});
-      bar.advance(1, fmt::format("{} {} {}", w.op.op, dtype_name(w.dtype), w.op.model));
-    }
-  }
-  if (out.rows.empty()) return error(Code::Unsupported, "nothing could be measured: {}", fmt::join(out.refused, "; "));
-  return out;
-}
-
-OrderedJson ops_report(const Measured& m, OrderedJson limits) {
+OrderedJson ops_report(const measurement::OpReport& m, OrderedJson limits) {
   OrderedJson report;
   report["limits"] = std::move(limits);
   for (const auto& [op, ratio] : kOriginal) report["original_ratios"][op] = ratio;
@@ -283,23 +183,41 @@ OrderedJson ops_report(const Measured& m, OrderedJson limits) {
   return report;
 }
 
-// A device whose time is modelled: nothing of this machine is measured.
-Status run_modelled(const OpsFlags& f, const Platform& platform, const nn::FusedOps& fused, const Plan& plan) {
-  ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
-  ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, plan, {}, {}));
-  const std::vector<std::string> note = clock_lines(*platform.device);
+void print_modelled(const OpsFlags& f, const Device& device, const measurement::OpReport& m) {
+  const std::vector<std::string> note = clock_lines(device);
   if (f.json) {
-    OrderedJson report = ops_report(m, {{"device", platform.device->info().name}, {"launch_us", launch}});
+    OrderedJson report = ops_report(m, {{"device", device.info().name}, {"launch_us", m.launch_us}});
     report["time"] = kModelledOps;
     report["clock_note"] = note;
     fmt::print("{}\n", report.dump());
-    return Status::ok();
+    return;
   }
   print_modelled_rows(m.rows);
-  fmt::print("{}; {}; a launch by itself {:.3f} us\n", platform.device->info().name, kModelledOps, launch);
+  fmt::print("{}; {}; a launch by itself {:.3f} us\n", device.info().name, kModelledOps, m.launch_us);
   for (const auto& line : note) fmt::print("  {}\n", line);
   for (const auto& r : m.refused) fmt::print("not here: {}\n", r);
-  return Status::ok();
+}
+
+void print_measured(const OpsFlags& f, const DeviceInfo& info, const measurement::Machine& machine,
+                    const measurement::OpReport& m) {
+  if (f.json) {
+    OrderedJson limits = measurement::machine_json(machine, m.speed);
+    limits["isa"] = info.isa;
+    limits["threads"] = info.threads;
+    limits["launch_us"] = m.launch_us;
+    for (const measurement::CacheLevel& l : m.caches.levels)
+      limits["levels"].push_back({{"name", l.name}, {"read_GBps", l.read_GBps}});
+    fmt::print("{}\n", ops_report(m, std::move(limits)).dump());
+    return;
+  }
+  print_rows(m.rows, m.launch_us, !m.speed.disturbed());
+  std::string levels;
+  for (const measurement::CacheLevel& l : m.caches.levels)
+    levels += fmt::format(", {} {:.0f} GB/s", l.name, l.read_GBps);
+  fmt::print("limits here: {}, {} thread{}{}, fp32 {:.0f} GFLOP/s; a launch by itself {:.3f} us\n", info.isa,
+             info.threads, info.threads == 1 ? "" : "s", levels, m.speed.fp32_gflops, m.launch_us);
+  for (const auto& r : m.refused) fmt::print("not here: {}\n", r);
+  for (const auto& w : machine.warnings) fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w);
 }
 
 Status run_ops(const OpsFlags& f) {
@@ -310,37 +228,22 @@ Status run_ops(const OpsFlags& f) {
   nn::register_fused_ops(*platform.ops);
   for (const std::string& file : f.extensions) RETURN_IF_ERROR(load_extension(file, platform));
   nn::FusedOps fused = nn::fused_ops();
-  ASSIGN_OR_RETURN(const Plan plan, plan_of(f, platform, fused));
-  if (f.calls) return run_calls(f, platform, fused, plan);
-  if (platform.device->clock_us()) return run_modelled(f, platform, fused, plan);
-  const DeviceInfo& info = platform.device->info();
+  ASSIGN_OR_RETURN(const measurement::OpPlan plan, plan_of(f, platform, fused));
+  if (f.calls)
+    return measurement::replay_ops(
+        plan, platform, fused, *f.calls, [](const measurement::OpWork& w, int64_t tokens, int64_t calls) {
+          fmt::print("{} {} {} {} tokens: {} calls\n", w.op.op, w.op.model, dtype_name(w.dtype), tokens, calls);
+        });
   measurement::Machine machine = measurement::describe_machine();
   for (const Notice& n : device_notices(f.device, f.ascend_runtime))
     machine.warnings.push_back(settings::as_flags(n.text));
-  const MachineSpeed speed = measurement::measure_machine(info.threads);
-  if (const std::string why = disturbance(speed); !f.json && !why.empty()) machine.warnings.push_back(why);
-  const measurement::CacheSpeeds caches = measurement::measure_caches(info.threads);
-  ASSIGN_OR_RETURN(const double launch, launch_us(platform, fused, f.repeat));
-  ASSIGN_OR_RETURN(const Measured m, measure_all(f, platform, fused, plan, speed, caches));
-
-  if (!f.json) {
-    print_rows(m.rows, launch, !speed.disturbed());
-    std::string levels;
-    for (const measurement::CacheLevel& l : caches.levels)
-      levels += fmt::format(", {} {:.0f} GB/s", l.name, l.read_GBps);
-    fmt::print("limits here: {}, {} thread{}{}, fp32 {:.0f} GFLOP/s; a launch by itself {:.3f} us\n", info.isa,
-               info.threads, info.threads == 1 ? "" : "s", levels, speed.fp32_gflops, launch);
-    for (const auto& r : m.refused) fmt::print("not here: {}\n", r);
-    for (const auto& w : machine.warnings) fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w);
+  ASSIGN_OR_RETURN(const measurement::OpReport report, measurement::measure_ops(plan, platform, fused, f.repeat));
+  if (report.modelled) {
+    print_modelled(f, *platform.device, report);
     return Status::ok();
   }
-  OrderedJson limits = measurement::machine_json(machine, speed);
-  limits["isa"] = info.isa;
-  limits["threads"] = info.threads;
-  limits["launch_us"] = launch;
-  for (const measurement::CacheLevel& l : caches.levels)
-    limits["levels"].push_back({{"name", l.name}, {"read_GBps", l.read_GBps}});
-  fmt::print("{}\n", ops_report(m, std::move(limits)).dump());
+  if (const std::string why = disturbance(report.speed); !f.json && !why.empty()) machine.warnings.push_back(why);
+  print_measured(f, platform.device->info(), machine, report);
   return Status::ok();
 }
 

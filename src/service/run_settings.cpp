@@ -29,13 +29,17 @@ Result<std::string> model_on_disk(const std::string& path, api::HubOptions hub) 
   return api::resolve_model_path(path, hub);
 }
 
-Result<std::unique_ptr<engine::Engine>> open_engine(const RunSettings& settings) {
-  RETURN_IF_ERROR(model_on_disk(settings.model_path, settings.hub).status());
+api::ModelSettings engine_settings(const RunSettings& settings) {
   api::ModelSettings chosen = settings;
   // A quiet start has a bar to show, but no lines to add to a file.
   const bool bar = log::level() == log::Level::Notice && is_terminal(stderr);
   chosen.progress = settings.bars.value_or(log::level() <= log::Level::Info || bar);
-  return api::open_engine(chosen, settings.launcher.notices());
+  return chosen;
+}
+
+Result<std::unique_ptr<engine::Engine>> open_engine(const RunSettings& settings) {
+  RETURN_IF_ERROR(model_on_disk(settings.model_path, settings.hub).status());
+  return api::open_engine(engine_settings(settings), settings.launcher.notices());
 }
 
 }  // namespace reprise::service

@@ -32,6 +32,8 @@ struct RunSettings : api::ModelSettings {
 
 // The model on disk, fetched if it must be; Ctrl-C ends that.
 Result<std::string> model_on_disk(const std::string& path, api::HubOptions hub);
+// Those of its engine: with bars where this program shows them.
+api::ModelSettings engine_settings(const RunSettings& chosen);
 // Loads the model. Logs which settings are in effect.
 Result<std::unique_ptr<engine::Engine>> open_engine(const RunSettings& chosen);
 

@@ -1,0 +1,58 @@
+// Which ops a suite takes, in which order, and what a run of it says. Times are never judged here.
+#include "measurement/op_suite.h"
+
+#include <gtest/gtest.h>
+
+#include "backends/all.h"
+
+namespace reprise::measurement::op_suite_test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST(OpSuite, AWholeNameMeansThatOpAlone) {
+  const Names all{"linear", "linear_add", "rms_norm"};
+  EXPECT_EQ(ops_named("", all), all);
+  EXPECT_EQ(ops_named("linear", all), Names{"linear"});
+  EXPECT_EQ(ops_named("lin", all), (Names{"linear", "linear_add"}));
+  EXPECT_TRUE(ops_named("mlp", all).empty());
+}
+
+TEST(OpSuite, WorkGoesOpByOpAndThenByDtype) {
+  const nn::FusedOps fused = nn::fused_ops();
+  const OpSelection two{{"rms_norm", "silu_mul"}, "launch-bound", {DType::BF16, DType::F32}, {1, 5}};
+  const OpPlan plan = plan_ops(two, fused);
+  Names got;
+  for (const OpWork& w : plan.work) {
+    EXPECT_EQ(w.op.model, "launch-bound");
+    const std::string name = fmt::format("{} {}", w.op.op, dtype_name(w.dtype));
+    if (got.empty() || got.back() != name) got.push_back(name);
+  }
+  EXPECT_EQ(got, (Names{"rms_norm bf16", "rms_norm f32", "silu_mul bf16", "silu_mul f32"}));
+  EXPECT_EQ(plan.tokens, (std::vector<int64_t>{1, 5}));
+  OpSelection of_all = two;
+  of_all.model = "";
+  EXPECT_GT(plan_ops(of_all, fused).work.size(), plan.work.size());
+}
+
+TEST(OpSuite, ReplaysEachSizeSoOftenAndLeavesOutWhatHasNoKernel) {
+  DeviceOptions device;
+  device.threads = 1;
+  auto platform = make_platform(device);
+  ASSERT_TRUE(platform.is_ok()) << platform.status().message();
+  nn::register_fused_ops(*platform->ops);
+  const nn::FusedOps fused = nn::fused_ops();
+  const OpPlan plan = plan_ops({{"silu_mul"}, "launch-bound", {DType::I8, DType::F32}, {1, 5}}, fused);
+  std::vector<int64_t> sizes;
+  const Status done = replay_ops(plan, *platform, fused, 3, [&](const OpWork& w, int64_t tokens, int64_t calls) {
+    EXPECT_EQ(w.dtype, DType::F32);
+    EXPECT_GT(calls, 0);
+    EXPECT_EQ(calls % 3, 0);
+    sizes.push_back(tokens);
+  });
+  EXPECT_TRUE(done.is_ok()) << done.message();
+  EXPECT_EQ(sizes, (std::vector<int64_t>{1, 5}));
+}
+
+}  // namespace
+}  // namespace reprise::measurement::op_suite_test
