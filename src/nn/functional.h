@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/tracer.h"
@@ -11,6 +12,9 @@ namespace reprise::nn {
 
 // How a weight is split over ranks: by output features (Column), by input features (Row), or not at all.
 enum class Shard { None, Column, Row };
+
+// The only result of a call of the op.
+Tensor call_op(std::string_view op, std::vector<Tensor> in, Attrs attrs = {});
 
 // [V, N], [T] -> [T, N]
 Tensor embedding(Tensor table, Tensor ids, Shard shard = Shard::Column);
@@ -24,29 +28,31 @@ Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias = {});
 Tensor rms_norm_centred(Tensor x, Tensor weight, double eps);
 // the weight, and the bias if there is one, of the last size or of the last two
 Tensor layer_norm(Tensor x, Tensor weight, double eps, Tensor bias = {});
-Tensor add(Tensor a, Tensor b);
-Tensor mul(Tensor a, Tensor b);
-Tensor silu(Tensor x);
-Tensor gelu(Tensor x);
-Tensor gelu_tanh(Tensor x);
+inline Tensor add(Tensor a, Tensor b) { return call_op("add", {a, b}); }
+inline Tensor mul(Tensor a, Tensor b) { return call_op("mul", {a, b}); }
+inline Tensor silu(Tensor x) { return call_op("silu", {x}); }
+inline Tensor gelu(Tensor x) { return call_op("gelu", {x}); }
+inline Tensor gelu_tanh(Tensor x) { return call_op("gelu_tanh", {x}); }
 Tensor scale(Tensor x, double by);     // x itself by 1
 Tensor softcap(Tensor x, double cap);  // cap tanh(x / cap)
 // [T, H*D] -> [T, H, D] and back, same bytes
 Tensor heads(Tensor x, int64_t size);
-Tensor flatten(Tensor x);
+inline Tensor flatten(Tensor x) { return call_op("flatten", {x}); }
 // [T, N], [R] -> [R, N]
-Tensor index_select(Tensor x, Tensor index);
+inline Tensor index_select(Tensor x, Tensor index) { return call_op("index_select", {x, index}); }
 
 // [T, N] -> [T, size] or [T, H, N] -> [T, H, size]: columns [begin, begin + size)
 Tensor slice(Tensor x, int64_t begin, int64_t size);
 // [T, N], [T, M] -> [T, N + M]
-Tensor concat(Tensor a, Tensor b);
-Tensor copy(Tensor x);
-Tensor reciprocal(Tensor x);
+inline Tensor concat(Tensor a, Tensor b) { return call_op("concat", {a, b}); }
+inline Tensor copy(Tensor x) { return call_op("copy", {x}); }
+inline Tensor reciprocal(Tensor x) { return call_op("reciprocal", {x}); }
 // [L, V] -> [L] i32, the smallest index on ties
-Tensor argmax(Tensor x);
+inline Tensor argmax(Tensor x) { return call_op("argmax", {x}); }
 // [L, V] fp32 logits, [E, 10] i32 edits (ops/logit_edit.h), what they point at -> [E, V]
-Tensor mask_logits(Tensor logits, Tensor edits, Tensor words);
+inline Tensor mask_logits(Tensor logits, Tensor edits, Tensor words) {
+  return call_op("mask_logits", {logits, edits, words});
+}
 // [L, V] fp32 logits and [L, 10] i32 draws (ops/draw.h), which name rows of `edited`.
 struct Sampled {
   Tensor token;                     // [L] i32
@@ -55,7 +61,9 @@ struct Sampled {
 };
 Sampled sample(Tensor logits, Tensor draws, Tensor edited = {});
 // [T, N], [N] or [1], [N] or [1] -> [T, N] i8: round(x * scale + offset)
-Tensor quantize_static(Tensor x, Tensor scale, Tensor offset);
+inline Tensor quantize_static(Tensor x, Tensor scale, Tensor offset) {
+  return call_op("quantize_static", {x, scale, offset});
+}
 struct Quantized {
   Tensor values;  // [T, N] i8
   Tensor scale;   // [T, 1] f32
@@ -82,17 +90,17 @@ Tensor rope(Tensor x, Tensor table);                        // [T, H, D]
 Tensor rope_interleaved(Tensor x, Tensor table);            // pairs of neighbours, put apart
 
 // Writes k and v [T, G, D] into the cache and returns the cache as it is afterwards.
-Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots);
+inline Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots) { return call_op("kv_write", {kv, k, v, slots}); }
 // sinks [H] f32, or none: a score of each head that has no value
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
                        int64_t window = 0, double softcap = 0, Tensor sinks = {});
 
 // Every head times its own matrix: [T, H, K], [H, N, K] -> [T, H, N].
-Tensor per_head_matmul(Tensor x, Tensor weight);
+inline Tensor per_head_matmul(Tensor x, Tensor weight) { return call_op("per_head_matmul", {x, weight}); }
 // Writes rows [T, N] into a cache [P, 128, N] and returns the cache as it is afterwards.
-Tensor row_write(Tensor cache, Tensor rows, Tensor slots);
+inline Tensor row_write(Tensor cache, Tensor rows, Tensor slots) { return call_op("row_write", {cache, rows, slots}); }
 // [P, 128, N] -> [P * 128, N], same bytes: rows by slot
-Tensor cache_rows(Tensor cache);
+inline Tensor cache_rows(Tensor cache) { return call_op("cache_rows", {cache}); }
 // [T, H, C], [T, H, D] -> [T, H, C]: keys are latents with ropes behind them, values the latents.
 Tensor latent_attention(Tensor q, Tensor q_rope, Tensor c_kv, Tensor k_pe, Tensor page_table, Tensor context_lens,
                         Tensor cu_seqlens, double scale);
@@ -120,12 +128,14 @@ Routed moe_route(Tensor experts, int64_t first, int64_t count);
 // [S, K], [E + 1], [E, N, K] -> [S, N]: rows of each group times a matrix of their own
 Tensor grouped_linear(Tensor x, Tensor starts, Tensor weight, Shard shard = Shard::None);
 // [S, N], [E + 1], [E, N] -> [S, N]: rows of each group and a bias of their own
-Tensor add_groups(Tensor x, Tensor starts, Tensor bias);
+inline Tensor add_groups(Tensor x, Tensor starts, Tensor bias) { return call_op("add_groups", {x, starts, bias}); }
 // (u + 1) g / (1 + exp(-alpha g)), where g is min(gate, limit) and u is up between -limit and limit
 Tensor swiglu_clamped(Tensor gate, Tensor up, double alpha, double limit);
 // [T k, N], [T, k] f32, [T, k] -> [T, N]
-Tensor moe_combine(Tensor y, Tensor weights, Tensor place);
-Tensor sigmoid(Tensor x);
-Tensor scale_rows(Tensor x, Tensor scale);  // [T, N], [T, 1] f32
+inline Tensor moe_combine(Tensor y, Tensor weights, Tensor place) {
+  return call_op("moe_combine", {y, weights, place});
+}
+inline Tensor sigmoid(Tensor x) { return call_op("sigmoid", {x}); }
+inline Tensor scale_rows(Tensor x, Tensor scale) { return call_op("scale_rows", {x, scale}); }  // [T, N], [T, 1] f32
 
 }  // namespace reprise::nn

@@ -73,8 +73,8 @@ def new_op(change, name):
     schema = f'  ops.add("{name}(Tensor x) -> Tensor", infer_same, "x; write what it computes");\n'
     change.edit("src/ops/core.cpp", r"^}\n\n}  // namespace reprise\n\Z", schema + r"\g<0>")
     end = r"\n}  // namespace reprise::nn\n\Z"
-    change.edit("src/nn/functional.h", end, rf"Tensor {name}(Tensor x);\n\g<0>")
-    change.edit("src/nn/functional.cpp", end, rf'Tensor {name}(Tensor x) {{ return one("{name}", {{x}}); }}\n\g<0>')
+    function = rf'inline Tensor {name}(Tensor x) {{ return call_op("{name}", {{x}}); }}'
+    change.edit("src/nn/functional.h", end, rf"{function}\n\g<0>")
     change.edit(
         "src/ops/args/elements.cpp",
         r"^  \};\n  return rows;\n",
@@ -82,13 +82,8 @@ def new_op(change, name):
     )
     change.edit(
         "src/backends/cpu/kernels/table.h",
-        r"#define REPRISE_CPU_TYPED_KERNELS\(X\)[^\n]*\\\n",
+        r"#define REPRISE_CPU_PLAIN_KERNELS\(X\)[^\n]*\\\n",
         rf"\g<0>  X({name}) \\\n",
-    )
-    change.edit(
-        "src/backends/cpu/register_vector.cpp",
-        r"^}\n\n}  // namespace reprise::cpu\n\Z",
-        rf'  entries.add("{name}", k.{name});\n\g<0>',
     )
     return f"""next, with docs/add-an-op.md:
   1. say what it is: the ops.add line of {name} at the end of src/ops/core.cpp (operands, shape function, text)

@@ -10,7 +10,33 @@
 namespace reprise::cpu {
 
 // One name per kernel that there is for f32, bf16 and f16: NAME_f32, NAME_bf16, NAME_f16. A new kernel is one new line.
+// The op of these has the same name, and its table of launch arguments (ops/args) says all that an entry needs:
+// register_vector.cpp adds their entries.
+#define REPRISE_CPU_PLAIN_KERNELS(X) \
+  X(rms_norm)                        \
+  X(rms_norm_centred)                \
+  X(layer_norm)                      \
+  X(add)                             \
+  X(mul)                             \
+  X(silu)                            \
+  X(gelu)                            \
+  X(gelu_tanh)                       \
+  X(relu_squared)                    \
+  X(scale)                           \
+  X(softcap)                         \
+  X(swiglu_clamped)                  \
+  X(sigmoid)                         \
+  X(reciprocal)                      \
+  X(scale_rows)                      \
+  X(quantize_static)                 \
+  X(quantize_dynamic)                \
+  X(quantize_groups)                 \
+  X(silu_mul)                        \
+  X(silu_mul_quant_static)           \
+  X(add_rms_norm)                    \
+  X(add_rms_norm_quant_static)
 #define REPRISE_CPU_TYPED_KERNELS(X) \
+  REPRISE_CPU_PLAIN_KERNELS(X)       \
   X(linear)                          \
   X(linear_add)                      \
   X(linear_w8a8_static)              \
@@ -30,32 +56,10 @@ namespace reprise::cpu {
   X(latent_attention)                \
   X(latent_attention_merge)          \
   X(expanded_latent_attention)       \
-  X(rms_norm)                        \
-  X(rms_norm_centred)                \
-  X(layer_norm)                      \
   X(rope)                            \
-  X(add)                             \
-  X(mul)                             \
-  X(silu)                            \
-  X(gelu)                            \
-  X(gelu_tanh)                       \
-  X(relu_squared)                    \
-  X(scale)                           \
-  X(softcap)                         \
-  X(swiglu_clamped)                  \
-  X(sigmoid)                         \
-  X(reciprocal)                      \
-  X(scale_rows)                      \
   X(argmax)                          \
-  X(silu_mul)                        \
-  X(quantize_static)                 \
-  X(quantize_dynamic)                \
-  X(quantize_groups)                 \
   X(silu_mul_quant)                  \
   X(silu_mul_quant_finish)           \
-  X(silu_mul_quant_static)           \
-  X(add_rms_norm)                    \
-  X(add_rms_norm_quant_static)       \
   X(add_rms_norm_quant_dynamic)      \
   X(split_qk_norm_rope)              \
   X(split_qk_norm_rope_kv)           \
