@@ -148,7 +148,7 @@ void RankDraws::take_rows(const Rows& from, std::span<const size_t> which, size_
       std::vector<float>& changed = changed_[rows_.size()];
       changed.resize(n);
       const LogitEdit e = edit::of_row(from.edits.data(), row.draw.edited - 1);
-      edit::mask_part(e, from.words.data(), row.plain, changed.data(), this->first(), columns());
+      edit::mask_part(e, from.words.data(), from.logits + e.row * columns(), changed.data(), this->first(), columns());
       edit::apply_own_lists(changed.data(), this->first(), columns(), e, from.words.data());
       row.own = changed.data();
     }

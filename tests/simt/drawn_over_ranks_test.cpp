@@ -19,10 +19,10 @@ std::pair<std::vector<sched::Tokens>, uint64_t> answer(engine::Engine& e, const 
   sched::Scheduler scheduler(e, {});
   std::vector<std::shared_ptr<sched::Answer>> answers;
   for (int32_t i = 0; i < 3; ++i) {
-    sched::Asked a = sched::ask(sched::count_up(4 + 5 * i, i), 9);
+    sched::Asked a = sched::ask(sched::count_up(4 + 5 * i, i), 5);
     if (i == 2) a.request.sampling = last;
     if (i == 1) a.request.sampling.temperature = 2, a.request.sampling.seed = 3;
-    a.request.sampling.max_new_tokens = 9;
+    a.request.sampling.max_new_tokens = 5;
     a.request.sampling.ignore_eos = true;
     answers.push_back(a.answer);
     EXPECT_TRUE(scheduler.add(std::move(a.request)).is_ok());

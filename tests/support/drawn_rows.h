@@ -28,7 +28,7 @@ inline Draw draw_of_kind(size_t kind, int64_t position) {
   return d;
 }
 constexpr size_t kKinds = 10;
-constexpr uint64_t kSteps = 6;
+constexpr uint64_t kSteps = 3;
 
 struct Answers {
   std::vector<int32_t> tokens, told;  // drawn, and beside log-probabilities
@@ -181,7 +181,7 @@ inline void expect_drawn_as_alone(const DrawnCase& c) {
   ASSERT_TRUE(alone.is_ok()) << alone.status().message();
   const Answers one = answers_of(**alone);
   EXPECT_EQ(one.gathered + one.gathered_too, 0u);
-  EXPECT_GT(std::set<int32_t>(one.tokens.begin(), one.tokens.end()).size(), 30u);  // they are drawn from many
+  EXPECT_GT(std::set<int32_t>(one.tokens.begin(), one.tokens.end()).size(), 20u);  // they are drawn from many
   const auto world = engine::LocalWorld::start(
       c.size, [&](std::shared_ptr<ranks::Member> m) { return open_drawn(c, kVocabulary, std::move(m)); });
   ASSERT_TRUE(world.is_ok()) << world.status().message();
