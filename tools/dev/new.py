@@ -109,7 +109,7 @@ def new_model(change, name):
     change.edit("src/models/list.h", last, rf"\1 \\\n  X({name}, {k})\n")
     return f"""next, with docs/add-a-model.md:
   1. write src/models/{name}.cpp (now it is Qwen2's): its names, sizes and fields in config.json, its forward function
-  2. add a tiny checkpoint to tools/golden/make_tiny_models.py and its folder to tests/support/tiny_models.h
+  2. add a tiny checkpoint to tools/golden/small_families.py and its name to tests/support/tiny_models.h
   3. prove it: ./dev test models"""
 
 
@@ -147,8 +147,7 @@ def new_backend(change, name):
         change.create(f"src/backends/{name}/{source.name.replace('null_', name + '_')}", text)
     change.edit("src/device/device.h", r"(enum class DeviceKind : uint8_t \{[^}]*), Null \};", rf"\1, {kind}, Null }};")
     device = "src/device/device.cpp"
-    change.edit(device, r"^    case DeviceKind::Null:", rf'    case DeviceKind::{kind}: return "{name}";\n\g<0>')
-    change.edit(device, r'^  if \(name == "null"\)', rf'  if (name == "{name}") return DeviceKind::{kind};\n\g<0>')
+    change.edit(device, r'\{DeviceKind::Null, "null"\}', rf'{{DeviceKind::{kind}, "{name}"}}, \g<0>')
     everyone = "src/backends/all.cpp"
     change.edit(everyone, r'^#include "backends/null/null_device.h"\n', rf'#include "backends/{name}/{name}_device.h"\n\g<0>')
     case = re.search(r"^    case DeviceKind::Null: \{\n.*?^    \}\n", change.read(everyone), flags=re.M | re.S)
@@ -164,7 +163,8 @@ def new_backend(change, name):
     return f"""next, with docs/add-a-device.md:
   1. make it real: src/backends/{name}/ (now it accepts every launch and computes nothing)
   2. register its kernels there; ops without one are expanded into smaller ops, or refused by name
-  3. prove it: ./dev test device, then reprise graph verify --device {name}"""
+  3. prove it: ./dev test device, then reprise graph verify --device {name}
+  4. write the pages that list the settings again: ./dev golden --accept GoldenPage"""
 
 
 KINDS = {"op": new_op, "model": new_model, "backend": new_backend}
