@@ -25,6 +25,7 @@ struct CopyingProxy final : testing_support::ExecutorProxy {
 
 struct BudgetTest : testing::Test {
   void make(int64_t pages, bool prefix_cache) {
+    budget.reset();  // it gives pages back to the executor it was made with
     fake = std::make_unique<FakeExecutor>(FakeExecutor::Limits{.pages = pages});
     executor = std::make_unique<CopyingProxy>(*fake);
     budget = std::make_unique<PageBudget>(*executor, prefix_cache);
