@@ -17,9 +17,8 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kBlockDepth = 128;  // k of one block: a panel of 16 KiB, leaving room for x and the sums
-constexpr int64_t kStripDepth = kLanes == 16 ? kBlockDepth : 2 * kBlockDepth;  // the same of a strip
-template <class W>  // rows up to which memory is the limit, and whole panels stream best
+constexpr int64_t kBlockDepth = 128;  // k of one block: a strip or a panel of 16 KiB, leaving room for x and the sums
+template <class W>                    // rows up to which memory is the limit, and whole panels stream best
 constexpr int kFewRows = (kRegisters == 16                ? 1
                           : sizeof(typename W::Elem) == 4 ? 4
                                                           : 2) *
@@ -61,7 +60,7 @@ void widen_row(const typename In::Type* x, int64_t k, float* out) {
 
 struct Scratch {
   alignas(64) float c[kBlockRows * kPanelColumns];
-  alignas(64) float strip[kStripDepth * kStripColumns];
+  alignas(64) float strip[kBlockDepth * kStripColumns];
 };
 
 // All row tiles of a panel in one block of k, for few rows. The lines to fetch meanwhile are spread over the tiles, as
@@ -123,7 +122,7 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
                    int64_t k, int columns, Scratch& scratch) {
   const int64_t steps = (k + W::kDepth - 1) / W::kDepth;
   const bool few = rows <= kFewRows<W>;
-  const int64_t depth = !few ? kStripDepth : sizeof(typename W::Elem) == 4 ? kBlockDepth / 2 : kBlockDepth;
+  const int64_t depth = few && sizeof(typename W::Elem) == 4 ? kBlockDepth / 2 : kBlockDepth;
   const bool whole = rows <= kPanelWideRows;  // else a block stays in the first-level cache for all passes
   const int64_t blocks = whole ? 1 : (k + depth - 1) / depth;
   const int64_t block = (steps + blocks - 1) / blocks;  // about equally long: a short one cannot hide the next's way

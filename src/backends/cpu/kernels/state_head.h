@@ -76,7 +76,7 @@ struct StateHead {
   using T = typename E::Type;
   using Args = typename Rule::Args;
 
-  StateHead(const Args& args, const Launch& l) : a(args), rule(args), sequences(l.size(args.sequences)) {
+  StateHead(const Args& args, const Launch& l) : a(args), rule(args) {
     const int64_t pitch = delta_key(a.key);
     float* at = l.scratch<float>(delta_thread_floats(a.key) * static_cast<int64_t>(sizeof(float)));
     tile = {at, at + kDeltaRows * pitch, at + 2 * kDeltaRows * pitch, at + (2 * pitch + 1) * kDeltaRows, pitch, 0.0f};
@@ -96,15 +96,10 @@ struct StateHead {
   }
 
   // One row over n columns of a state, 32 at most, from one place to another, which may be the same. Both have `stride`
-  // numbers from key to key; kState: 32 of them may be touched. Without `out` it has no query. kFetch: the columns at
-  // `next` come into the second-level cache meanwhile; two lines of every key are no stream that a processor sees.
-  template <bool kState, bool kRow, typename V, bool kFetch = false>
+  // numbers from key to key; kState: 32 of them may be touched. Without `out` it has no query.
+  template <bool kState, bool kRow, typename V>
   void step(const StateTile& rows, const float* from, float* to, int64_t stride, int64_t t,
-            const typename V::Type* value, T* out, int64_t n, const float* next = nullptr) const {
-    const auto fetch = [&](int64_t i) {
-      fetch_second_level(next + i * stride);
-      fetch_second_level(next + i * stride + 16);
-    };
+            const typename V::Type* value, T* out, int64_t n) const {
     const float *k = rows.k + t * rows.pitch, *q = out ? rows.q + t * rows.pitch : k;
     const F32x16 decay = splat(rows.decay[t]), beta = splat(rows.beta[t]);
     const F32x16 x0 = sixteen<V, kRow>(value, 0, n), x1 = sixteen<V, kRow>(value, 16, n);
@@ -112,7 +107,6 @@ struct StateHead {
     if constexpr (Rule::kFinds) {
       F32x16 s0[2] = {zero(), zero()}, s1[2] = {zero(), zero()};
       const auto known = [&](int64_t i, int chain) {
-        if constexpr (kFetch) fetch(i);
         const float* row = from + i * stride;
         const F32x16 by = splat(k[i]);
         s0[chain] = fma(sixteen<F32, kState>(row, 0, n), by, s0[chain]);
@@ -128,7 +122,6 @@ struct StateHead {
     u1 *= beta;
     F32x16 o0[2] = {zero(), zero()}, o1[2] = {zero(), zero()};
     const auto renew = [&](int64_t j, int chain) {
-      if constexpr (kFetch && !Rule::kFinds) fetch(j);
       const float* row = from + j * stride;
       const F32x16 key = splat(k[j]), query = splat(q[j]);
       const F32x16 v0 = fma(key, u0, sixteen<F32, kState>(row, 0, n) * decay),
@@ -154,9 +147,9 @@ struct StateHead {
   // Rows of a tile over n columns of a state. Where there are several, those columns are kept together meanwhile: rows
   // of a state lie far from each other, in the same few sets of the cache.
   template <bool kWhole>
-  void steps(const float* from, float* to, int64_t rows, const T* value, T* out, int64_t n, const float* ahead) const {
+  void steps(const float* from, float* to, int64_t rows, const T* value, T* out, int64_t n) const {
     const int64_t next = a.heads * a.value;
-    if (rows == 1) return step<kWhole, kWhole, E, true>(tile, from, to, a.value, 0, value, out, n, ahead);
+    if (rows == 1) return step<kWhole, kWhole, E>(tile, from, to, a.value, 0, value, out, n);
     take<kWhole>(from, n);
     for (int64_t t = 0; t < rows; ++t)
       step<true, kWhole, E>(tile, kept, kept, kDeltaColumns, t, value + t * rule.width, out + t * next, n);
@@ -230,8 +223,6 @@ struct StateHead {
         std::memcpy(to + i * a.value + left, from + i * a.value + left,
                     static_cast<size_t>(right - left) * sizeof(float));
     const T* values = rule.values(head);
-    // What is worked on afterwards: the next head, or the first one of the next sequence.
-    const float* next = head + 1 < a.heads ? from + size : first_head(sequence + 1, from);
     for (int64_t row = begin; row < end; row += kDeltaRows) {
       const int64_t rows = end - row < kDeltaRows ? end - row : kDeltaRows;
       rule.prepare(tile, head, row, rows);
@@ -240,18 +231,10 @@ struct StateHead {
         const float* before = (row == begin ? from : to) + at;
         const T* value = values + row * rule.width + at;
         T* o = out + (row * a.heads + head) * a.value + at;
-        const float* ahead = block + 1 < last ? before + kDeltaColumns : next;
-        n >= kDeltaColumns ? steps<true>(before, to + at, rows, value, o, kDeltaColumns, ahead)
-                           : steps<false>(before, to + at, rows, value, o, n, ahead);
+        n >= kDeltaColumns ? steps<true>(before, to + at, rows, value, o, kDeltaColumns)
+                           : steps<false>(before, to + at, rows, value, o, n);
       }
     }
-  }
-
-  // The state that a sequence begins from, or `none`.
-  const float* first_head(int64_t sequence, const float* none) const {
-    const int32_t* read = a.state_read;
-    if (sequence >= sequences || read[sequence] < 0) return none;
-    return static_cast<const float*>(a.state) + read[sequence] * a.heads * a.rows * a.value;
   }
 
   // A sequence that has drafts in this step, or whose drafts came true in the last one.
@@ -285,7 +268,6 @@ struct StateHead {
 
   const Args& a;
   Rule rule;
-  int64_t sequences;  // of the step
   StateTile tile;
   float* kept;  // columns of a state
 };
@@ -294,7 +276,7 @@ template <typename E, typename Rule>
 void work_on_states(const typename Rule::Args& a, const Launch& l) {
   const FadeToZero fade;
   StateHead<E, Rule> work(a, l);
-  const int64_t sequences = work.sequences, blocks = (a.value + kDeltaColumns - 1) / kDeltaColumns;
+  const int64_t sequences = l.size(a.sequences), blocks = (a.value + kDeltaColumns - 1) / kDeltaColumns;
   const Range mine = l.share(sequences * a.heads * blocks);
   for (int64_t i = mine.begin; i < mine.end;) {
     const int64_t head = i / blocks, first = i % blocks;

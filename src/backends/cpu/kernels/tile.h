@@ -22,9 +22,6 @@ constexpr int kPanelColumns = 64;
 constexpr int kTileRows = 6;  // 6 x 4 accumulators leave 8 of 32 registers; 6 x 2 leave 4 of 16
 
 constexpr int kStripRows = kRegisters == 32 ? 12 : 6;
-// Steps of a full strip's tile between two looks at the loop's end. Twelve multiply-adds a step are so few that
-// counting and branching took a sixth of the time on Zen 3; 24 of them on AVX-512 are not.
-constexpr int kStripSteps = kRegisters == 32 ? 1 : 4;
 
 // Weight storages. A step takes kDepth values of k in kParts multiply-adds; `Elem` is what a panel holds, `X` what one
 // row of x holds per part.
@@ -161,7 +158,7 @@ void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_
 #pragma GCC unroll 8
     for (int j = 0; j < NV; ++j) acc[m][j] = resume ? reg_load(c + m * kPanelColumns + j * kLanes) : reg_zero();
   RowsOfThree<typename W::X, MR> rows(x, ldx);
-  const auto step = [&]() __attribute__((always_inline)) {
+  for (int64_t s = 0; s < steps; ++s) {
     if constexpr (kStrip)
       fetch_second_level(ahead.next);
     else
@@ -172,13 +169,7 @@ void tile(const typename W::X* x, int64_t ldx, const typename W::Elem* w, int64_
     if constexpr (kKeep) keep += W::kParts * kStripColumns;
     rows.step(W::kParts);
     w += kStepElems<W>;
-  };
-  int64_t s = 0;
-  if constexpr (kStrip && MR == kStripRows && kStripSteps > 1)
-    for (; s + kStripSteps <= steps; s += kStripSteps)
-#pragma GCC unroll 4
-      for (int u = 0; u < kStripSteps; ++u) step();
-  for (; s < steps; ++s) step();
+  }
 #pragma GCC unroll 12
   for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 8
