@@ -22,12 +22,6 @@ constexpr Draw told(int32_t count) {
   return d;
 }
 
-Draw draw_at(std::span<const int32_t> draws, size_t row) {
-  Draw d;
-  std::memcpy(static_cast<void*>(&d), draws.data() + row * static_cast<size_t>(kDrawWords), sizeof d);
-  return d;
-}
-
 }  // namespace
 
 void DrawnRows::add(int64_t rows, const int32_t* known) {
@@ -141,7 +135,7 @@ void RankDraws::take_rows(const Rows& from, std::span<const size_t> which, size_
   rows_.clear();
   const auto n = static_cast<size_t>(columns());
   for (const size_t to : which) {
-    Row row{.to = to, .draw = draw_at(from.draws, to - first)};
+    Row row{.to = to, .draw = draw::of_row(from.draws.data(), static_cast<int64_t>(to - first))};
     row.logprobs = std::exchange(row.draw.logprobs, -1);
     row.plain = row.own = from.logits + (to - first) * n;
     if (row.draw.edited > 0) {
@@ -149,7 +143,7 @@ void RankDraws::take_rows(const Rows& from, std::span<const size_t> which, size_
       changed.resize(n);
       const LogitEdit e = edit::of_row(from.edits.data(), row.draw.edited - 1);
       edit::mask_part(e, from.words.data(), from.logits + e.row * columns(), changed.data(), this->first(), columns());
-      edit::apply_own_lists(changed.data(), this->first(), columns(), e, from.words.data());
+      edit::apply_lists(changed.data(), this->first(), columns(), e, from.words.data());
       row.own = changed.data();
     }
     rows_.push_back(row);

@@ -24,6 +24,19 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNone = -kIn
 
 constexpr int64_t blocks(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
+// Row `row` of the staged input "draws", which has the bytes of a Draw: each number of eight bytes is two words.
+constexpr Draw of_row(const int32_t* draws, int64_t row) {
+  struct Pair {
+    int32_t words[2];
+  };
+  const int32_t* w = draws + row * kDrawWords;
+  const auto number = [&](int i) { return std::bit_cast<float>(w[i]); };
+  const auto pair = [&](int i) { return Pair{{w[i], w[i + 1]}}; };
+  const auto seed = std::bit_cast<uint64_t>(pair(4));
+  const auto position = std::bit_cast<int64_t>(pair(6));
+  return {number(0), number(1), number(2), w[3], seed, position, w[8], w[9]};
+}
+
 // exp of numbers <= 0, within 2 ulp; below -87 it is 0. V is a float or a vector of them; power_of_two(n) is 2^n.
 // Products and sums are rounded one by one, so that it is the same everywhere. The polynomial is that of e^r on
 // |r| <= ln2 / 2 at Chebyshev nodes.

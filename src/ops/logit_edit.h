@@ -65,24 +65,10 @@ constexpr LogitEdit of_row(const int32_t* edits, int64_t row) {
   return {w[0], w[1], w[2], w[3], w[4], w[5], number(6), number(7), number(8), w[9]};
 }
 
-// Entry k of the row's biases, and of its counts: all biases come first.
-constexpr void add_bias(float* row, int64_t n, const LogitEdit& e, const int32_t* words, int64_t k) {
-  const int32_t* w = words + e.biases + 2 * k;
-  if (w[0] >= 0 && w[0] < n) row[w[0]] = row[w[0]] + std::bit_cast<float>(w[1]);
-}
-constexpr void penalise(float* row, int64_t n, const LogitEdit& e, const int32_t* words, int64_t k) {
-  const int32_t* w = words + e.counts + 2 * k;
-  if (w[0] >= 0 && w[0] < n) row[w[0]] = penalised(row[w[0]], {w[0], w[1]}, e);
-}
+// Below, a row is its columns [first, first + n) alone, and pointers to its floats begin with the first of these: a
+// rank has no others. Whole rows begin at column 0.
 
-// Both lists of a row.
-constexpr void apply_lists(float* row, int64_t n, const LogitEdit& e, const int32_t* words) {
-  for (int64_t k = 0; k < e.bias_count; ++k) add_bias(row, n, e, words, k);
-  for (int64_t k = 0; k < e.count_count; ++k) penalise(row, n, e, words, k);
-}
-
-// Columns [first, first + n) of a row, of which `row` has these alone: `to` gets them with the bits of the mask (first
-// is a multiple of 32) ...
+// `to` gets the columns with the bits of the mask; `first` is a multiple of 32.
 inline void mask_part(const LogitEdit& e, const int32_t* words, const float* from, float* to, int64_t first,
                       int64_t n) {
   if (e.mask < 0) {
@@ -92,20 +78,23 @@ inline void mask_part(const LogitEdit& e, const int32_t* words, const float* fro
   const uint32_t* mask = reinterpret_cast<const uint32_t*>(words) + e.mask + first / 32;
   for (int64_t i = 0; i < n; ++i) to[i] = allows(mask, i) ? from[i] : forbidden(from[i]);
 }
-// ... and entry k of both lists changes them, those of other columns being passed over.
-constexpr void add_own_bias(float* row, int64_t first, int64_t n, const LogitEdit& e, const int32_t* words, int64_t k) {
+
+// Entry k of the row's biases, and of its counts: all biases come first. Tokens of other columns are passed over.
+constexpr void add_bias(float* row, int64_t first, int64_t n, const LogitEdit& e, const int32_t* words, int64_t k) {
   const int32_t* w = words + e.biases + 2 * k;
   const int64_t i = w[0] - first;
   if (i >= 0 && i < n) row[i] = row[i] + std::bit_cast<float>(w[1]);
 }
-constexpr void penalise_own(float* row, int64_t first, int64_t n, const LogitEdit& e, const int32_t* words, int64_t k) {
+constexpr void penalise(float* row, int64_t first, int64_t n, const LogitEdit& e, const int32_t* words, int64_t k) {
   const int32_t* w = words + e.counts + 2 * k;
   const int64_t i = w[0] - first;
   if (i >= 0 && i < n) row[i] = penalised(row[i], {w[0], w[1]}, e);
 }
-constexpr void apply_own_lists(float* row, int64_t first, int64_t n, const LogitEdit& e, const int32_t* words) {
-  for (int64_t k = 0; k < e.bias_count; ++k) add_own_bias(row, first, n, e, words, k);
-  for (int64_t k = 0; k < e.count_count; ++k) penalise_own(row, first, n, e, words, k);
+
+// Both lists of a row.
+constexpr void apply_lists(float* row, int64_t first, int64_t n, const LogitEdit& e, const int32_t* words) {
+  for (int64_t k = 0; k < e.bias_count; ++k) add_bias(row, first, n, e, words, k);
+  for (int64_t k = 0; k < e.count_count; ++k) penalise(row, first, n, e, words, k);
 }
 
 }  // namespace edit

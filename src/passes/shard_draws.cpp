@@ -55,11 +55,11 @@ Status Sharder::draw(Node& n) {
   const Cut cut = *own.cut;
   if (!drawn_here_)
     return give_own_logits(
-        n, "the hosts of all ranks draw from their own; they exchange their best tokens, and logits only");
+        n, fmt::format("the hosts of all ranks draw from their own; they {}, and logits only", kDrawnByRanks));
   ASSIGN_OR_RETURN(Node * merged, draw_parts(n));
   merged_ = merged->result();
   if (!gathers_rows_)
-    return give_own_logits(n, "ranks exchange their best tokens, and their hosts exchange logits only");
+    return give_own_logits(n, fmt::format("ranks {}, and their hosts exchange logits only", kDrawnByRanks));
   ASSIGN_OR_RETURN(Node * rows,
                    call("gather_undecided", {own.value, merged->result()}, {{"first", cut.first}, {"of", cut.of}}));
   // Changes are made in the whole rows once more.
@@ -68,9 +68,8 @@ Status Sharder::draw(Node& n) {
   ASSIGN_OR_RETURN(Value * edits, whole(changes.in[1]));
   ASSIGN_OR_RETURN(Value * list, whole(changes.in[2]));
   ASSIGN_OR_RETURN(Node * rest, call("sample_undecided", {rows->result(), draws, merged->result(), edits, list}, {}));
-  c_.applied(*rest, fmt::format("{} of {} columns of %{} are here; ranks exchange their best tokens, and logits only "
-                                "where these do not decide",
-                                cut.count, cut.of, n.in[0]->id));
+  c_.applied(*rest, fmt::format("{} of {} columns of %{} are here; ranks {}, and logits only where these do not decide",
+                                cut.count, cut.of, n.in[0]->id, kDrawnByRanks));
   for (size_t i = 0; i < n.out.size(); ++i) at_[n.result(i)] = {rest->result(i), std::nullopt};
   return Status::ok();
 }

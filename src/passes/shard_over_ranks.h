@@ -40,6 +40,8 @@ constexpr std::string_view kMergedDraws = "sampled.merged";
 // Where a device cannot gather the rows that are undecided: this rank's columns of the logits, from which the hosts of
 // all ranks draw them, or every token where the device has no kernels for it either.
 constexpr std::string_view kOwnLogits = "sampled.own_logits";
+// What remarks say where ranks draw from their own columns; decisions are found by it.
+constexpr std::string_view kDrawnByRanks = "exchange their best tokens";
 // Which columns of logits of a vocabulary a rank has where tokens are drawn from its own.
 Cut drawn_columns(int64_t vocabulary, RankShare share);
 

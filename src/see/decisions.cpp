@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "passes/shard_over_ranks.h"
+
 namespace reprise::see {
 namespace {
 
@@ -92,7 +94,7 @@ Decision sampled_tokens(engine::Engine& e) {
   std::string why;
   for (const PassReport& p : e.passes("decode")->passes)
     for (const PassRemark& r : p.applied)
-      if (p.name == "sampling_head" || r.reason.find("exchange their best tokens") != std::string::npos)
+      if (p.name == "sampling_head" || r.reason.find(kDrawnByRanks) != std::string::npos)
         why += (why.empty() ? "" : "; ") + r.reason;
   return {"sampled tokens",
           e.draws_on_device()     ? "device"

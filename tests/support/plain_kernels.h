@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -171,8 +170,7 @@ inline void sample(const SampleArgs& a, const LiveSizes& live) {
   float *logprobs = a.logprob, *top_logprobs = a.top_logprobs;
   std::vector<draw::Candidate> scratch(static_cast<size_t>(n));
   for (int64_t r = 0; r < a.rows.value(live); ++r) {
-    Draw d;
-    std::memcpy(static_cast<void*>(&d), static_cast<const int32_t*>(a.draws) + r * kDrawWords, sizeof d);
+    const Draw d = draw::of_row(a.draws, r);
     const float* row = static_cast<const float*>(a.logits) + r * n;
     const float* from = d.edited > 0 ? static_cast<const float*>(a.edited) + (d.edited - 1) * n : row;
     const int32_t token = tokens[r] = draw::token(from, n, d, scratch.data());
@@ -200,7 +198,7 @@ inline void mask_logits(const MaskLogitsArgs& a, const LiveSizes& live) {
     float* to = static_cast<float*>(a.out) + r * n;
     const auto* mask = static_cast<const uint32_t*>(a.words) + e.mask;
     for (int64_t i = 0; i < n; ++i) to[i] = e.mask < 0 || edit::allows(mask, i) ? from[i] : edit::forbidden(from[i]);
-    edit::apply_lists(to, n, e, a.words);
+    edit::apply_lists(to, 0, n, e, a.words);
   }
 }
 

@@ -26,8 +26,8 @@ void mask_own_rows(const MaskOwnLogitsArgs& a, const Launch& l) {
 void edit_own_rows(const MaskOwnLogitsArgs& a, const Launch& l) {
   const Range mine = l.share(l.size(a.rows));
   for (int64_t r = mine.begin; r < mine.end; ++r)
-    edit::apply_own_lists(static_cast<float*>(a.out) + r * a.columns, a.first, a.columns, edit::of_row(a.edits, r),
-                          a.words);
+    edit::apply_lists(static_cast<float*>(a.out) + r * a.columns, a.first, a.columns, edit::of_row(a.edits, r),
+                      a.words);
 }
 
 // The row that the Draw of row r is about.
@@ -41,7 +41,7 @@ void find_tops(const DrawTopsArgs& a, const Launch& l) {
   const Range mine = l.share(l.size(a.rows));
   float* out = a.out;
   for (int64_t r = mine.begin; r < mine.end; ++r)
-    out[r] = draw::own_top(drawn_row(draw_of_row(a.draws, r), r, a.logits, a.edited, a.columns), a.columns, scratch);
+    out[r] = draw::own_top(drawn_row(draw::of_row(a.draws, r), r, a.logits, a.edited, a.columns), a.columns, scratch);
 }
 
 void sum_blocks(const DrawSumsArgs& a, const Launch& l) {
@@ -51,7 +51,7 @@ void sum_blocks(const DrawSumsArgs& a, const Launch& l) {
   float* out = a.out;
   for (int64_t unit = mine.begin; unit < mine.end; ++unit) {
     const int64_t r = unit / count, b = unit % count;
-    const Draw d = draw_of_row(a.draws, r);
+    const Draw d = draw::of_row(a.draws, r);
     const draw::Need need = draw::need_of(d, a.of);
     float top = 0;
     const bool wanted =
@@ -69,7 +69,7 @@ void find_best(const DrawBestArgs& a, const Launch& l) {
   const Range mine = l.share(l.size(a.rows));
   const float *tops = a.tops, *sums = a.sums;
   for (int64_t r = mine.begin; r < mine.end; ++r) {
-    const Draw d = draw_of_row(a.draws, r);
+    const Draw d = draw::of_row(a.draws, r);
     int32_t* out = static_cast<int32_t*>(a.out) + r * words;
     draw::Sent sent;
     float top = 0;
@@ -90,7 +90,7 @@ void merge_rows(const MergeDrawsArgs& a, const Launch& l) {
   const float *tops = a.tops, *sums = a.sums;
   int32_t* out = a.out;
   for (int64_t r = mine.begin; r < mine.end; ++r)
-    out[r] = draw::merged_token(draw_of_row(a.draws, r), a.of, tops + r * a.ranks, sums + r * count,
+    out[r] = draw::merged_token(draw::of_row(a.draws, r), a.of, tops + r * a.ranks, sums + r * count,
                                 {static_cast<const int32_t*>(a.best) + r * words, a.ranks, a.most}, scratch);
 }
 
@@ -99,7 +99,7 @@ const float* changed_row(const SampleUndecidedArgs& a, const Draw& d, const floa
   if (d.edited <= 0) return row;
   const LogitEdit e = edit::of_row(a.edits, d.edited - 1);
   edit::mask_part(e, a.words, row, to, 0, a.columns);
-  edit::apply_lists(to, a.columns, e, a.words);
+  edit::apply_lists(to, 0, a.columns, e, a.words);
   return to;
 }
 
@@ -124,7 +124,7 @@ void sample_rest(const SampleUndecidedArgs& a, const Launch& l) {
       out.token = tokens[r];
       continue;
     }
-    const Draw d = draw_of_row(a.draws, r);
+    const Draw d = draw::of_row(a.draws, r);
     const float* row = static_cast<const float*>(a.logits) + at * a.columns;
     sample_row(row, changed_row(a, d, row, changed), a.columns, d, scratch, out);
   }

@@ -8,7 +8,7 @@ namespace {
 
 void sample_row_of(const SampleArgs& a, int64_t r, draw::Candidate* scratch) {
   const float *logits = a.logits, *edited = a.edited;
-  const Draw d = draw_of_row(a.draws, r);
+  const Draw d = draw::of_row(a.draws, r);
   const float* row = logits + r * a.columns;
   int32_t *token = a.token, *ids = a.top_tokens;
   float *logprob = a.logprob, *logprobs = a.top_logprobs;
@@ -50,7 +50,7 @@ void mask_rows(const MaskLogitsArgs& a, const Launch& l) {
 void edit_rows(const MaskLogitsArgs& a, const Launch& l) {
   const Range mine = l.share(l.size(a.rows));
   for (int64_t r = mine.begin; r < mine.end; ++r)
-    edit::apply_lists(static_cast<float*>(a.out) + r * a.columns, a.columns, edit::of_row(a.edits, r), a.words);
+    edit::apply_lists(static_cast<float*>(a.out) + r * a.columns, 0, a.columns, edit::of_row(a.edits, r), a.words);
 }
 
 }  // namespace

@@ -36,11 +36,5 @@ inline void sample_row(const float* row, const float* drawn, int64_t n, const Dr
   });
 }
 
-inline Draw draw_of_row(const int32_t* draws, int64_t r) {
-  Draw d;
-  __builtin_memcpy(static_cast<void*>(&d), draws + r * kDrawWords, sizeof d);
-  return d;
-}
-
 }  // namespace
 }  // namespace reprise::cpu::REPRISE_ISA

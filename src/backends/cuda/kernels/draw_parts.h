@@ -9,12 +9,6 @@
 
 namespace reprise::cuda {
 
-DEV Draw draw_at(const int32_t* draws, int64_t row) {
-  Draw d;
-  memcpy(static_cast<void*>(&d), draws + row * kDrawWords, sizeof d);
-  return d;
-}
-
 // Rows of this rank's columns, and of those that were edited.
 struct OwnRows {
   const float* logits;
@@ -42,7 +36,7 @@ struct FindTops {
   template <class L>
   DEV void operator()(L& lane) const {
     each_row(lane, own, nullptr, [&](RowOfBlock<L>& block, int64_t r) {
-      const float top = block.largest(own.at(r, draw_at(own.draws, r))).value;
+      const float top = block.largest(own.at(r, draw::of_row(own.draws, r))).value;
       if (lane.thread() == 0) out[r] = top;
     });
   }
@@ -59,7 +53,7 @@ struct SumBlocks {
   DEV void operator()(L& lane) const {
     const int64_t count = draw::blocks(own.columns, draw::kBlock);
     each_row(lane, own, nullptr, [&](RowOfBlock<L>& block, int64_t r) {
-      const Draw d = draw_at(own.draws, r);
+      const Draw d = draw::of_row(own.draws, r);
       const draw::Need need = draw::need_of(d, of);
       float top = 0;
       const bool wanted =
@@ -90,7 +84,7 @@ struct FindBest {
   DEV void operator()(L& lane) const {
     const int64_t words = 2 + 2 * most;
     each_row(lane, own, scratch, [&](RowOfBlock<L>& block, int64_t r) {
-      const Draw d = draw_at(own.draws, r);
+      const Draw d = draw::of_row(own.draws, r);
       int32_t* to = out + r * words;
       float top = 0;
       const Sent sent = draw::top_of(tops + r * ranks, ranks, top) ? send(lane, block, d, r, top, to + 2) : Sent{0, 0};
@@ -203,60 +197,14 @@ struct MergeDraws {
     if (lane.thread() != 0) return;
     const int64_t words = ranks * (2 + 2 * most), count = draw::blocks(of, draw::kBlock);
     for (int64_t r = lane.block(); r < rows; r += lane.blocks())
-      out[r] = draw::merged_token(draw_at(draws, r), of, tops + r * ranks, sums + r * count,
+      out[r] = draw::merged_token(draw::of_row(draws, r), of, tops + r * ranks, sums + r * count,
                                   {best + r * words, ranks, most}, scratch + lane.block() * ranks * most);
-  }
-};
-
-// The row that is edited, with this rank's bits of its mask; block_y is the row of the result.
-struct MaskOwnRows {
-  static constexpr int kThreads = kElementThreads, kBlocks = 1, kEach = 4;
-  const float* logits;
-  const int32_t* edits;
-  const int32_t* words;
-  float* out;
-  int64_t columns, first;
-
-  template <class L>
-  DEV void operator()(L& lane) const {
-    const LogitEdit e = edit::of_row(edits, lane.block_y());
-    const float* from = logits + e.row * columns;
-    float* to = out + lane.block_y() * columns;
-    const auto* mask = reinterpret_cast<const uint32_t*>(words) + e.mask;
-    UNROLL
-    for (int k = 0; k < kEach; ++k) {
-      const int64_t i = (static_cast<int64_t>(lane.block()) * kEach + k) * lane.threads() + lane.thread();
-      if (i < columns) to[i] = e.mask < 0 || edit::allows(mask, first + i) ? from[i] : edit::forbidden(from[i]);
-    }
-  }
-};
-
-// Biases, then penalties; a block a row.
-struct EditOwnRows {
-  static constexpr int kThreads = kElementThreads, kBlocks = 1;
-  const int32_t* edits;
-  const int32_t* words;
-  float* out;
-  int64_t columns, first;
-
-  template <class L>
-  DEV void operator()(L& lane) const {
-    const LogitEdit e = edit::of_row(edits, lane.block());
-    float* row = out + lane.block() * columns;
-    for (int64_t k = lane.thread(); k < e.bias_count; k += lane.threads())
-      edit::add_own_bias(row, first, columns, e, words, k);
-    lane.sync();
-    for (int64_t k = lane.thread(); k < e.count_count; k += lane.threads())
-      edit::penalise_own(row, first, columns, e, words, k);
   }
 };
 
 template <class L>
 void run_mask_own_logits(const MaskOwnLogitsArgs& a, L& launch) {
-  const int64_t rows = launch.size(a.rows);
-  launch.run(blocks_for(a.columns, kElementThreads * MaskOwnRows::kEach), kElementThreads, 0,
-             MaskOwnRows{a.logits, a.edits, a.words, a.out, a.columns, a.first}, rows);
-  launch.run(rows, kElementThreads, 0, EditOwnRows{a.edits, a.words, a.out, a.columns, a.first});
+  run_edits(a, a.first, launch);
 }
 
 template <class L>

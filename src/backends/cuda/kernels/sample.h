@@ -275,8 +275,7 @@ struct SampleRows {
   DEV void operator()(L& lane) const {
     RowOfBlock<L> block(lane, columns, scratch + lane.block() * columns);
     for (int64_t r = lane.block(); r < rows; r += lane.blocks()) {
-      Draw d;
-      memcpy(static_cast<void*>(&d), draws + r * kDrawWords, sizeof d);
+      const Draw d = draw::of_row(draws, r);
       const float* row = logits + r * columns;
       const int32_t drawn = block.token(d.edited > 0 ? edited + (d.edited - 1) * columns : row, d);
       if (lane.thread() == 0) token[r] = drawn;
@@ -308,14 +307,15 @@ struct SampleRows {
   }
 };
 
-// The row that is edited, with the bits of its mask; block_y is the row of the result.
+// The row that is edited, with the bits of its mask; block_y is the row of the result. Rows begin at column `first` of
+// the vocabulary, and have `columns` of it.
 struct MaskRows {
   static constexpr int kThreads = kElementThreads, kBlocks = 1, kEach = 4;
   const float* logits;
   const int32_t* edits;
   const int32_t* words;
   float* out;
-  int64_t columns;
+  int64_t columns, first;
 
   template <class L>
   DEV void operator()(L& lane) const {
@@ -326,26 +326,28 @@ struct MaskRows {
     UNROLL
     for (int k = 0; k < kEach; ++k) {
       const int64_t i = (static_cast<int64_t>(lane.block()) * kEach + k) * lane.threads() + lane.thread();
-      if (i < columns) to[i] = e.mask < 0 || edit::allows(mask, i) ? from[i] : edit::forbidden(from[i]);
+      if (i < columns) to[i] = e.mask < 0 || edit::allows(mask, first + i) ? from[i] : edit::forbidden(from[i]);
     }
   }
 };
 
-// Biases, then penalties; a block a row.
+// Biases, then penalties; a block a row. Rows are as MaskRows has them.
 struct EditRows {
   static constexpr int kThreads = kElementThreads, kBlocks = 1;
   const int32_t* edits;
   const int32_t* words;
   float* out;
-  int64_t columns;
+  int64_t columns, first;
 
   template <class L>
   DEV void operator()(L& lane) const {
     const LogitEdit e = edit::of_row(edits, lane.block());
     float* row = out + lane.block() * columns;
-    for (int64_t k = lane.thread(); k < e.bias_count; k += lane.threads()) edit::add_bias(row, columns, e, words, k);
+    for (int64_t k = lane.thread(); k < e.bias_count; k += lane.threads())
+      edit::add_bias(row, first, columns, e, words, k);
     lane.sync();
-    for (int64_t k = lane.thread(); k < e.count_count; k += lane.threads()) edit::penalise(row, columns, e, words, k);
+    for (int64_t k = lane.thread(); k < e.count_count; k += lane.threads())
+      edit::penalise(row, first, columns, e, words, k);
   }
 };
 
@@ -357,12 +359,18 @@ void run_sample(const SampleArgs& a, L& launch) {
                         static_cast<draw::Candidate*>(launch.workspace)});
 }
 
-template <class L>
-void run_mask_logits(const MaskLogitsArgs& a, L& launch) {
+// Of whole rows and of a rank's columns.
+template <class A, class L>
+void run_edits(const A& a, int64_t first, L& launch) {
   const int64_t rows = launch.size(a.rows);
   launch.run(blocks_for(a.columns, kElementThreads * MaskRows::kEach), kElementThreads, 0,
-             MaskRows{a.logits, a.edits, a.words, a.out, a.columns}, rows);
-  launch.run(rows, kElementThreads, 0, EditRows{a.edits, a.words, a.out, a.columns});
+             MaskRows{a.logits, a.edits, a.words, a.out, a.columns, first}, rows);
+  launch.run(rows, kElementThreads, 0, EditRows{a.edits, a.words, a.out, a.columns, first});
+}
+
+template <class L>
+void run_mask_logits(const MaskLogitsArgs& a, L& launch) {
+  run_edits(a, 0, launch);
 }
 
 template <class L>
