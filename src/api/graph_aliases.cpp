@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/compilation_config.h"
+#include "base/lower_case.h"
 #include "engine/graph_sizes.h"
 #include "settings/values.h"
 
@@ -240,8 +241,7 @@ Result<Environment> resolve_environment(const std::function<const char*(const ch
   Environment out;
   const bool ascend = device == DeviceKind::Ascend;
   if (const char* fia = get("ASCEND_USE_FIA"); fia && *fia) {
-    std::string word = fia;
-    std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string word = lower_case(fia);
     if (word != "0" && word != "1" && word != "true" && word != "false")
       return invalid("ASCEND_USE_FIA=\"{}\" is not known; allowed: 0, 1, true, false", fia);
     out.ascend_fia = word == "1" || word == "true";

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/lower_case.h"
 #include "hub/http.h"
 #include "hub/model_name.h"
 
@@ -47,7 +48,7 @@ Result<ImageFetch> image_fetch(const std::string& hosts, int64_t most_bytes) {
     if (one.empty()) continue;
     if (one.find("://") == std::string::npos) one = "https://" + one;
     // As the origins of URLs are compared: small letters, no usual port.
-    std::transform(one.begin(), one.end(), one.begin(), [](unsigned char c) { return std::tolower(c); });
+    one = lower_case(one);
     for (const auto& [scheme, port] : {std::pair("https://", ":443"), std::pair("http://", ":80")})
       if (one.starts_with(scheme) && one.ends_with(port)) one.resize(one.rfind(':'));
     const std::string host = one.substr(one.find("://") + 3);

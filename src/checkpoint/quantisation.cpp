@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/lower_case.h"
 #include "checkpoint/quantise_rows.h"
 
 namespace reprise::checkpoint {
@@ -83,9 +84,7 @@ std::string counted(const std::map<std::string, int>& names) {
 }  // namespace
 
 std::optional<BlockFormat> kept_format(StorageType type) {
-  std::string name(storage_name(type));
-  for (char& c : name)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  const std::string name = lower_case(storage_name(type));
   const auto format = find_block_format(name);
   if (format)
     CHECK(static_cast<int64_t>(block_layout(type).elements) == block_format_info(*format).elements &&

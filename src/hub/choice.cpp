@@ -5,6 +5,7 @@
 #include <charconv>
 #include <map>
 
+#include "base/lower_case.h"
 #include "hub/companions.h"
 #include "hub/model_name.h"
 
@@ -14,13 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kByRule{"Q4_K_M", "Q8_0"};
 constexpr std::string_view kGguf = ".gguf", kSafetensors = ".safetensors", kIndex = ".safetensors.index.json";
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
-
-bool same(std::string_view a, std::string_view b) { return lower(a) == lower(b); }
+bool same(std::string_view a, std::string_view b) { return lower_case(a) == lower_case(b); }
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -53,7 +48,7 @@ std::string_view without_gguf(std::string_view path) {
 
 // Names of llama.cpp's types and mixtures: "Q4_K_M", "IQ2_XXS", "TQ1_0", "MXFP4_MOE", "BF16", "f16".
 bool is_tag(std::string_view word) {
-  const std::string w = lower(word);
+  const std::string w = lower_case(word);
   for (const char* name : {"f16", "f32", "fp16", "fp32", "bf16"})
     if (w == name) return true;
   for (const std::string_view start : {"iq", "tq", "q", "mxfp", "nvfp"})
@@ -82,7 +77,7 @@ std::string tag_of_stem(std::string_view stem) {
 std::string_view plain_tag(std::string_view tag) { return same(tag.substr(0, 3), "UD-") ? tag.substr(3) : tag; }
 
 bool helps_another(std::string_view path) {
-  const std::string name = lower(base_name(path));
+  const std::string name = lower_case(base_name(path));
   return name.find("mmproj") != name.npos || name.find("imatrix") != name.npos;
 }
 

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <mutex>
 
+#include "base/lower_case.h"
 #include "hub/library.h"
 #include "hub/model_name.h"
 #include "hub/public_address.h"
@@ -85,7 +86,7 @@ Result<Origin> origin_of(const Api& api, const std::string& url) {
   const bool fine = api.url_set(parsed, CURLUPART_URL, url.c_str(), 0) == CURLUE_OK;
   if (fine) o = {part(CURLUPART_SCHEME, 0), part(CURLUPART_HOST, 0), part(CURLUPART_PORT, CURLU_DEFAULT_PORT)};
   api.url_cleanup(parsed);
-  std::transform(o.host.begin(), o.host.end(), o.host.begin(), [](unsigned char c) { return std::tolower(c); });
+  o.host = lower_case(o.host);
   if (!fine || o.host.empty() || (o.scheme != "https" && o.scheme != "http"))
     return invalid("\"{}\" is no http or https URL", printable(url));
   return o;
@@ -152,8 +153,7 @@ struct Exchange {
     }
     const size_t colon = line.find(':');
     if (colon == line.npos) return true;
-    std::string name(line.substr(0, colon));
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string name = lower_case(line.substr(0, colon));
     std::string_view rest = line.substr(colon + 1);
     while (!rest.empty() && (rest.front() == ' ' || rest.front() == '\t')) rest.remove_prefix(1);
     while (!rest.empty() && static_cast<unsigned char>(rest.back()) <= ' ') rest.remove_suffix(1);

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/bounded_json.h"
+#include "base/lower_case.h"
 #include "hub/model_name.h"
 
 namespace reprise::hub {
@@ -26,9 +27,7 @@ Result<uint64_t> size_of_file(const Json& value, std::string_view source, const 
 }
 
 std::string hash_of(const Json& value, size_t digits) {
-  std::string text = text_of(value);
-  for (char& c : text)
-    if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+  const std::string text = lower_case(text_of(value));
   return is_hex(text, digits) ? text : std::string();
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/lower_case.h"
 
 namespace reprise::hub {
 namespace {
@@ -16,8 +17,8 @@ std::string value(const Environment& get, const char* name) {
   return v ? v : "";
 }
 
-bool is_true(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
+bool is_true(std::string_view text) {
+  const std::string s = lower_case(text);
   return s == "1" || s == "true" || s == "yes" || s == "on";
 }
 

@@ -4,16 +4,11 @@
 
 #include <algorithm>
 
+#include "base/lower_case.h"
 #include "server/request_reader.h"
 
 namespace reprise::server {
 namespace {
-
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 // Without the port that the scheme implies, and without the dot that ends a full name.
 std::string plain_authority(std::string_view authority) {

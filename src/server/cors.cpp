@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
+#include "base/lower_case.h"
 #include "server/request_reader.h"
 
 namespace reprise::server {
 namespace {
-
-std::string in_lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 bool has_any(const std::vector<std::string>& origins) {
   return std::find(origins.begin(), origins.end(), "*") != origins.end();
@@ -41,10 +36,10 @@ Status check_origin(std::string_view origin) {
 }
 
 bool origin_is_allowed(const HttpRequest& request, const std::vector<std::string>& origins) {
-  const std::string origin = in_lower_case(request.header("origin"));
+  const std::string origin = lower_case(request.header("origin"));
   if (origin.empty()) return false;
   return has_any(origins) ||
-         std::any_of(origins.begin(), origins.end(), [&](const std::string& o) { return in_lower_case(o) == origin; });
+         std::any_of(origins.begin(), origins.end(), [&](const std::string& o) { return lower_case(o) == origin; });
 }
 
 bool is_preflight(const HttpRequest& request) {

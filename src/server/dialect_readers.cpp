@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/lower_case.h"
 #include "server/python_calls.h"
 
 namespace reprise::server {
@@ -184,8 +185,7 @@ OrderedJson schema_value(std::string_view text, const std::vector<std::string>& 
   if (types == std::vector<std::string>{"string"}) return std::string(text);
   std::string word(without_blanks(text));
   if (allowed("boolean")) {
-    std::string small = word;
-    std::transform(small.begin(), small.end(), small.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string small = lower_case(word);
     if (small == "true" || small == "false") return small == "true";
   }
   auto json = parse_ordered_json(word, "a value");

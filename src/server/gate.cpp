@@ -1,9 +1,9 @@
 #include "server/gate.h"
 
 #include <algorithm>
-#include <cctype>
 #include <ctime>
 
+#include "base/lower_case.h"
 #include "server/caller.h"
 #include "server/cors.h"
 
@@ -22,7 +22,7 @@ bool same(std::string_view a, std::string_view b) {
 bool is_bearer(std::string_view scheme) {
   constexpr std::string_view kBearer = "bearer ";
   return std::equal(scheme.begin(), scheme.end(), kBearer.begin(), kBearer.end(),
-                    [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
+                    [](char a, char b) { return lower_case(a) == b; });
 }
 
 }  // namespace

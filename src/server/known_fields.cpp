@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/lower_case.h"
+
 namespace reprise::server {
 namespace {
 
@@ -306,7 +308,7 @@ size_t distance(std::string_view a, std::string_view b, size_t most) {
 std::string folded(std::string_view name) {
   std::string out;
   for (const char c : name)
-    if (c != '_' && c != '-' && c != ' ') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (c != '_' && c != '-' && c != ' ') out += lower_case(c);
   return out;
 }
 

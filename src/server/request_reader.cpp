@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/lower_case.h"
+
 namespace reprise::server {
 namespace {
 
@@ -22,13 +24,6 @@ bool is_token(std::string_view text) {
 }
 // Visible, a blank, or part of a character that is not ASCII.
 bool is_field_text(char c) { return c == '\t' || (static_cast<unsigned char>(c) >= 32 && c != 127); }
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = lower(c);
-  return out;
-}
 
 std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
@@ -98,7 +93,7 @@ std::optional<std::string> host_name(std::string_view host) {
     for (const char c : name)
       if (!is_token(c) || c == '`' || c == '^' || c == '|' || c == '#') return std::nullopt;
   if (name.empty()) return std::nullopt;
-  return lower(name);
+  return lower_case(name);
 }
 
 size_t RequestReader::held_bytes() const {
@@ -239,7 +234,7 @@ void RequestReader::read_request_line(std::string_view line) {
   if (!target.starts_with('/') && target != "*") {
     // A proxy's form; the host in it counts, and Host does not (RFC 9112 3.2.2).
     constexpr std::string_view kHttp = "http://";
-    if (target.size() <= kHttp.size() || lower(target.substr(0, kHttp.size())) != kHttp) return wrong();
+    if (target.size() <= kHttp.size() || lower_case(target.substr(0, kHttp.size())) != kHttp) return wrong();
     target.remove_prefix(kHttp.size());
     const std::string_view authority = target.substr(0, target.find_first_of("/?"));
     if (!host_name(authority)) return wrong();
@@ -261,7 +256,7 @@ void RequestReader::read_field(std::string_view line) {
   const std::string_view value = trimmed(line.substr(colon + 1));
   if (!std::all_of(value.begin(), value.end(), [](char c) { return is_field_text(c); }))
     return refuse(400, "the header " + shown(name) + " has a control character");
-  const auto [at, is_new] = request_.headers.emplace(lower(name), value);
+  const auto [at, is_new] = request_.headers.emplace(lower_case(name), value);
   if (is_new) {
     if (request_.headers.size() > kMostFields) refuse(431, fmt::format("there are more than {} headers", kMostFields));
     return;
@@ -283,7 +278,7 @@ void RequestReader::end_head() {
   read_framing();
   if (state_ == State::Refused) return;
   if (const auto expect = request_.headers.find("expect"); expect != request_.headers.end()) {
-    if (lower(expect->second) != "100-continue")
+    if (lower_case(expect->second) != "100-continue")
       return refuse(417, "the expectation \"" + shown(expect->second) + "\" is not known; there is 100-continue");
     expects_continue_ = http11_;
   }
@@ -304,8 +299,8 @@ void RequestReader::read_connection() {
   if (connection == request_.headers.end()) return;
   bool close = false, keep = false;
   each_member(connection->second, [&](std::string_view option) {
-    close |= lower(option) == "close";
-    keep |= lower(option) == "keep-alive";
+    close |= lower_case(option) == "close";
+    keep |= lower_case(option) == "keep-alive";
   });
   keep_alive_ = !close && (http11_ || keep);
 }
@@ -317,7 +312,7 @@ void RequestReader::read_framing() {
   if (coding != request_.headers.end()) {
     if (length != request_.headers.end()) return refuse(400, "there are both Transfer-Encoding and Content-Length");
     if (!http11_) return refuse(400, "Transfer-Encoding does not belong to HTTP/1.0");
-    if (lower(coding->second) != "chunked")
+    if (lower_case(coding->second) != "chunked")
       return refuse(400, "the Transfer-Encoding \"" + shown(coding->second) + "\" is not supported; there is chunked");
     chunked_ = true;
   } else if (length != request_.headers.end()) {

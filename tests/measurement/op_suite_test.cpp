@@ -54,5 +54,27 @@ TEST(OpSuite, ReplaysEachSizeSoOften) {
   EXPECT_EQ(sizes, (std::vector<int64_t>{1, 5}));
 }
 
+TEST(OpSuite, LeavesOutWhatHasNoKernel) {
+  DeviceOptions device;
+  device.threads = 1;
+  auto platform = make_platform(device);
+  ASSERT_TRUE(platform.is_ok()) << platform.status().message();
+  nn::register_fused_ops(*platform->ops);
+  platform->kernels = std::make_unique<KernelRegistry>();
+  const nn::FusedOps fused = nn::fused_ops();
+  const OpPlan plan = plan_ops({{"silu_mul"}, "launch-bound", {DType::F32}, {1, 5}}, fused);
+  ASSERT_FALSE(plan.work.empty());
+  int64_t replayed = 0;
+  const Status done = replay_ops(plan, *platform, fused, 3, [&](const OpWork&, int64_t, int64_t) { ++replayed; });
+  EXPECT_TRUE(done.is_ok()) << done.message();
+  EXPECT_EQ(replayed, 0);
+  // The reason, as a report has it.
+  const auto bench = OpBench::make(plan.work[0].op, DType::F32, fused, *platform);
+  ASSERT_FALSE(bench.is_ok());
+  EXPECT_EQ(bench.status().code(), Code::Unsupported);
+  EXPECT_NE(bench.status().message().find("nothing is registered for silu_mul on cpu"), std::string::npos)
+      << bench.status().message();
+}
+
 }  // namespace
 }  // namespace reprise::measurement::op_suite_test
