@@ -98,9 +98,11 @@ struct ExpandedCall {
       for (int64_t p = 0; p < panels_of(n); ++p) {
         const int64_t column = p * kPanelColumns;
         const int columns_here = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-        unit_panel<UnitBf16>(unit, packed, rows, reinterpret_cast<const uint8_t*>(weight + p * panel),
-                             (z.latent + 1) / 2, 0, (columns_here + 15) / 16 * 16, scratch.c);
-        round_sums<E, E>(scratch.c, rows, columns_here, nullptr, to + m * stride + column, stride);
+        unit_panel<UnitBf16>(unit, {packed, rows, (z.latent + 1) / 2},
+                             reinterpret_cast<const uint8_t*>(weight + p * panel), 0, columns_here, scratch.c,
+                             [&](Sums<float> sums, int64_t row, int64_t of_panel) {
+                               round_sums<E, E>(sums, nullptr, to + (m + row) * stride + column + of_panel, stride);
+                             });
       }
     }
   }
@@ -116,7 +118,7 @@ struct ExpandedCall {
         const int columns_here = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
         panel_product<W>(from.x, from.ldx, rows, weight + p * panel, 0, z.latent, (columns_here + 15) / 16 * 16,
                          scratch);
-        round_sums<E, E>(scratch.c, rows, columns_here, nullptr, to + m * stride + column, stride);
+        round_sums<E, E>({scratch.c, rows, kPanelColumns, columns_here}, nullptr, to + m * stride + column, stride);
       }
     }
   }

@@ -71,7 +71,7 @@ void run(const GroupedCall& c, const Launch& l) {
             const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
             panel_product<W>(from.x, from.ldx, rows, weight + (g * panels + p) * panel_elems, 0, k,
                              (columns + 15) / 16 * 16, scratch);
-            round_sums<In, In>(scratch.c, rows, columns, nullptr, out + m * n + column, n);
+            round_sums<In, In>({scratch.c, rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
           }
         }
       });
@@ -101,9 +101,10 @@ void run_on_tiles(const GroupedCall& c, const Launch& l) {
           for (int64_t p = mine.begin; p < mine.end; ++p) {
             const int64_t column = p * kPanelColumns;
             const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-            unit_panel<UnitBf16>(unit, own.x, rows, weight + (g * panels + p) * panel_bytes, words, 0,
-                                 (columns + 15) / 16 * 16, own.sums);
-            round_sums<Bf16, Bf16>(own.sums, rows, columns, nullptr, out + m * n + column, n);
+            unit_panel<UnitBf16>(unit, {own.x, rows, words}, weight + (g * panels + p) * panel_bytes, 0, columns,
+                                 own.sums, [&](Sums<float> sums, int64_t row, int64_t of_panel) {
+                                   round_sums<Bf16, Bf16>(sums, nullptr, out + (m + row) * n + column + of_panel, n);
+                                 });
           }
         }
       });

@@ -20,7 +20,7 @@ struct GroupShape {
   Range panels;
 };
 
-// The rows of one group on tile registers: finish(sums, panel, first row, rows).
+// The rows of one group on tile registers: finish(sums, first row, first column).
 template <class Finish>
 void unit_group(const int8_t* x, int64_t count, const GroupShape& shape, const int8_t* matrix, uint8_t* scratch,
                 const Finish& finish) {
@@ -34,8 +34,10 @@ void unit_group(const int8_t* x, int64_t count, const GroupShape& shape, const i
     for (int64_t p = shape.panels.begin; p < shape.panels.end; ++p) {
       const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, shape.n - p * kPanelColumns));
       const auto* panel = reinterpret_cast<const uint8_t*>(matrix + p * panel_size + kHeaderBytes);
-      unit_panel<UnitI8>(unit, own.x, rows, panel, words, 0, (columns + 15) / 16 * 16, own.sums);
-      finish(own.sums, p, m, rows);
+      unit_panel<UnitI8>(unit, {own.x, rows, words}, panel, 0, columns, own.sums,
+                         [&](Sums<int32_t> sums, int64_t row, int64_t of_panel) {
+                           finish(sums, m + row, p * kPanelColumns + of_panel);
+                         });
     }
   }
 }
@@ -55,11 +57,9 @@ void grouped_int8(const A& a, const Launch& l) {
   alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
   const int64_t used =
       for_each_share(walk, panels, l.thread, l.threads, [&](int64_t e, int64_t begin, int64_t count, Range mine) {
-        // The sums of rows from `row` on and of a panel, kPanelColumns apart.
-        const auto finish = [&](const int32_t* c, int64_t p, int64_t row, int64_t got) {
-          const int64_t column = p * kPanelColumns, of_all = e * n + column;
-          const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-          const Finished<Out> f{c, got, columns, out + row * n + column, n};
+        const auto finish = [&](Sums<int32_t> sums, int64_t row, int64_t column) {
+          const int64_t of_all = e * n + column;
+          const Finished<Out> f{sums, out + row * n + column, n};
           if constexpr (kStatic)
             finish_static(f, scale + of_all, static_cast<const int32_t*>(a.bias) + of_all, nullptr);
           else
@@ -70,7 +70,7 @@ void grouped_int8(const A& a, const Launch& l) {
         if (on_tiles(count)) {
           auto* scratch = reinterpret_cast<uint8_t*>(prepared);
           unit_group(x + begin * k, count, {k, n, mine}, matrix, scratch,
-                     [&](const int32_t* c, int64_t p, int64_t row, int64_t got) { finish(c, p, begin + row, got); });
+                     [&](Sums<int32_t> sums, int64_t row, int64_t column) { finish(sums, begin + row, column); });
           return;
         }
 #endif
@@ -81,7 +81,9 @@ void grouped_int8(const A& a, const Launch& l) {
           for (int64_t p = mine.begin; p < mine.end; ++p) {
             const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - p * kPanelColumns));
             w8a8_panel(prepared, ldx, rows, matrix + p * panel_size, 0, columns, groups, sums,
-                       [&](const int32_t* c, int64_t row, int64_t got) { finish(c, p, m + row, got); });
+                       [&](int32_t* c, int64_t row, int64_t got) {
+                         finish(Sums<int32_t>{c, got, kPanelColumns, columns}, m + row, p * kPanelColumns);
+                       });
           }
         }
       });

@@ -12,8 +12,8 @@ void linear(const LinearArgs& a, const Launch& l) {
   const typename In::Type* bias = a.bias;
   typename Out::Type* out = a.out;
   const int64_t n = a.shape.columns;
-  products_of<In>(a, l, [&](const float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    round_sums<In, Out>(sums, rows, columns, bias ? bias + column : nullptr, out + row * n + column, n);
+  products_of<In>(a, l, [&](Sums<float> sums, int64_t row, int64_t column) {
+    round_sums<In, Out>(sums, bias ? bias + column : nullptr, out + row * n + column, n);
   });
 }
 

@@ -15,10 +15,9 @@ void linear_blocks(const LinearBlocksArgs& a, const Launch& l) {
   const typename In::Type* bias = a.bias;
   typename Out::Type* out = a.out;
   const int64_t n = a.shape.columns;
-  packed_products<In, RowsAre::Prepared>(
-      a, l, [&](const float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-        round_sums<In, Out>(sums, rows, columns, bias ? bias + column : nullptr, out + row * n + column, n);
-      });
+  packed_products<In, RowsAre::Prepared>(a, l, [&](Sums<float> sums, int64_t row, int64_t column) {
+    round_sums<In, Out>(sums, bias ? bias + column : nullptr, out + row * n + column, n);
+  });
 }
 
 template <class In>
@@ -47,7 +46,7 @@ void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
               call.panel = weight + (g * panels + p) * panel_bytes;
               call.columns = (columns + 15) / 16 * 16;
               product(call);
-              round_sums<In, In>(scratch.c, call.rows, columns, nullptr, out + m * n + column, n);
+              round_sums<In, In>({scratch.c, call.rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
             }
           }
         });
@@ -73,10 +72,8 @@ void lm_head_argmax_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
   Best* found = packed_found(a, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
-  packed_products<In, RowsAre::InScratch>(a, l,
-                                          [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-                                            search_rows(sums, rows, column, columns, found + row);
-                                          });
+  packed_products<In, RowsAre::InScratch>(
+      a, l, [&](Sums<float> sums, int64_t row, int64_t column) { search_rows(sums, column, found + row); });
 }
 
 void merge_packed_head(const LmHeadBlocksArgs& a, const Launch& l) {

@@ -21,11 +21,11 @@ class KeepSubnormals {
 
 // sums = round(sums + bias), as the op `linear` leaves them.
 template <class E>
-__attribute__((noinline)) void round_in_place(float* sums, int64_t rows, int columns, const typename E::Type* bias) {
-  for (int j = 0; j < columns; j += 16) {
-    const F32x16 b = bias ? load_n<E>(bias + j, columns - j) : zero();
-    for (int64_t m = 0; m < rows; ++m) {
-      float* at = sums + m * kPanelColumns + j;
+__attribute__((noinline)) void round_in_place(Sums<float> s, const typename E::Type* bias) {
+  for (int j = 0; j < s.columns; j += 16) {
+    const F32x16 b = bias ? load_n<E>(bias + j, s.columns - j) : zero();
+    for (int64_t m = 0; m < s.rows; ++m) {
+      float* at = s.at + m * s.apart + j;
       F32x16 v = load(at);
       if (bias) v = v + b;
       store(at, E::round(v));
@@ -35,12 +35,12 @@ __attribute__((noinline)) void round_in_place(float* sums, int64_t rows, int col
 
 // A function of its own, so that no addition moves across the change of mode.
 template <class E>
-__attribute__((noinline)) void add_rows(const float* sums, int64_t rows, int columns, const typename E::Type* residual,
-                                        typename E::Type* out, int64_t stride) {
-  for (int64_t m = 0; m < rows; ++m)
-    for (int j = 0; j < columns; j += 16)
+__attribute__((noinline)) void add_rows(Sums<float> s, const typename E::Type* residual, typename E::Type* out,
+                                        int64_t stride) {
+  for (int64_t m = 0; m < s.rows; ++m)
+    for (int j = 0; j < s.columns; j += 16)
       store_n<E>(out + m * stride + j,
-                 load(sums + m * kPanelColumns + j) + load_n<E>(residual + m * stride + j, columns - j), columns - j);
+                 load(s.at + m * s.apart + j) + load_n<E>(residual + m * stride + j, s.columns - j), s.columns - j);
 }
 
 template <class E>
@@ -48,11 +48,11 @@ void linear_add(const LinearAddArgs& a, const Launch& l) {
   const typename E::Type *residual = a.residual, *bias = a.bias;
   typename E::Type* out = a.out;
   const int64_t n = a.shape.columns;
-  products_of<E>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+  products_of<E>(a, l, [&](Sums<float> sums, int64_t row, int64_t column) {
     const int64_t at = row * n + column;
-    round_in_place<E>(sums, rows, columns, bias ? bias + column : nullptr);
+    round_in_place<E>(sums, bias ? bias + column : nullptr);
     const KeepSubnormals keep;
-    add_rows<E>(sums, rows, columns, residual + at, out + at, n);
+    add_rows<E>(sums, residual + at, out + at, n);
   });
 }
 
@@ -67,9 +67,7 @@ void lm_head_argmax(const LmHeadArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
   Best* found = own_best<E>(a, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
-  products_of<E>(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    search_rows(sums, rows, column, columns, found + row);
-  });
+  products_of<E>(a, l, [&](Sums<float> sums, int64_t row, int64_t column) { search_rows(sums, column, found + row); });
 }
 
 template <class E>

@@ -48,4 +48,16 @@ static inline LinearShare linear_share(int64_t rows, int64_t n, int thread, int 
   return {{0, rows}, share(n, unit, thread, threads)};
 }
 
+// The same on tile registers, which take rows by 32: rows go first where every thread gets enough of them to hide the
+// way of the weights, because a thread then packs its own rows alone and they stay closer; columns among those threads
+// that share rows.
+[[maybe_unused]] static inline LinearShare unit_share(int64_t rows, int64_t n, int thread, int threads) {
+  constexpr int64_t kEnough = 128;
+  int parts = threads;
+  while (parts > 1 && (threads % parts != 0 || rows < kEnough * parts)) --parts;
+  if (parts == 1) return linear_share(rows, n, thread, threads);
+  const int across = threads / parts;
+  return {share(rows, 32, thread / across, parts), share(n, 64, thread % across, across)};
+}
+
 }  // namespace reprise::cpu

@@ -145,8 +145,8 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
   }
 }
 
-// The sums of a thread's rows and columns, panel by panel: finish(sums, first row, rows, first column, columns) gets
-// them kPanelColumns apart and may change them. Of the arguments x, weight and shape are read.
+// The sums of a thread's rows and columns, part by part: finish(sums, first row, first column) may change them. Of the
+// arguments x, weight and shape are read.
 template <class In, class W, class Finish>
 void products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
@@ -188,7 +188,7 @@ void products(const auto& a, const Launch& l, const Finish& finish) {
       const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
       const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
       panel_product<W>(xt, ldx, rows, weight + p * panel_elems, first, k, (last - first + 15) / 16 * 16, scratch);
-      finish(scratch.c, m, rows, base + first, last - first);
+      finish(Sums<float>{scratch.c, rows, kPanelColumns, last - first}, m, base + first);
     }
   }
 }

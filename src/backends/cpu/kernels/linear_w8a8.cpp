@@ -13,9 +13,8 @@ void linear_static(const LinearW8a8StaticArgs& args, const Launch& l) {
   const int32_t* bias = args.bias;
   typename Out::Type* out = args.out;
   const int64_t n = args.shape.columns;
-  w8a8_products(args, l, [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    finish_static<Out>({sums, rows, columns, out + row * n + column, n}, scale + column, bias + column,
-                       add ? add + column : nullptr);
+  w8a8_products(args, l, [&](Sums<int32_t> sums, int64_t row, int64_t column) {
+    finish_static<Out>({sums, out + row * n + column, n}, scale + column, bias + column, add ? add + column : nullptr);
   });
 }
 
@@ -24,9 +23,8 @@ void linear_dynamic(const LinearW8a8DynamicArgs& args, const Launch& l) {
   const float *x_scale = args.x_scale, *scale = args.scale, *add = args.add;
   typename Out::Type* out = args.out;
   const int64_t n = args.shape.columns;
-  w8a8_products(args, l, [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    finish_dynamic<Out>({sums, rows, columns, out + row * n + column, n}, scale + column, x_scale + row,
-                        add ? add + column : nullptr);
+  w8a8_products(args, l, [&](Sums<int32_t> sums, int64_t row, int64_t column) {
+    finish_dynamic<Out>({sums, out + row * n + column, n}, scale + column, x_scale + row, add ? add + column : nullptr);
   });
 }
 
@@ -41,13 +39,13 @@ void head(const LmHeadW8a8Args& args, const Launch& l) {
   const int64_t all_rows = l.size(args.shape.rows);
   Best* found = w8a8_found_by_threads(args.shape, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
-  w8a8_products(args, l, [&](const int32_t* sums, int64_t row, int64_t rows, int64_t column, int columns) {
+  w8a8_products(args, l, [&](Sums<int32_t> sums, int64_t row, int64_t column) {
     alignas(64) float logits[kPanelColumns];
-    for (int64_t m = 0; m < rows; ++m) {
-      for (int j = 0; j < columns; j += 16)
-        store(logits + j, to_float(load_i32(sums + m * kPanelColumns + j)) *
-                              load_n<F32>(scale + column + j, columns - j) * splat(x_scale[row + m]));
-      search_rows(logits, 1, column, columns, found + row + m);
+    for (int64_t m = 0; m < sums.rows; ++m) {
+      for (int j = 0; j < sums.columns; j += 16)
+        store(logits + j, to_float(load_i32(sums.at + m * sums.apart + j)) *
+                              load_n<F32>(scale + column + j, sums.columns - j) * splat(x_scale[row + m]));
+      search_rows({logits, 1, kPanelColumns, sums.columns}, column, found + row + m);
     }
   });
 }

@@ -125,7 +125,7 @@ void packed_products(const auto& a, const Launch& l, const Finish& finish) {
         call.first = static_cast<int>(std::max(mine.columns.begin, base) - base);
         call.columns = (last - call.first + 15) / 16 * 16;
         product(call);
-        finish(scratch.c, m, call.rows, base + call.first, last - call.first);
+        finish(Sums<float>{scratch.c, call.rows, kPanelColumns, last - call.first}, m, base + call.first);
       }
     }
   });

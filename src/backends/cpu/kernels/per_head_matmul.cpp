@@ -38,14 +38,13 @@ struct HeadCall {
   T* out;
 };
 
-// Rows [m, m + rows) of a head's panel of sums, kPanelColumns apart.
+// The sums of a head's rows from m on and of its columns from `column` on.
 template <class In>
-void store_panel(const HeadCall<In>& c, int64_t h, int64_t m, int64_t rows, int64_t panel, const float* sums) {
-  const int64_t column = panel * kPanelColumns;
-  const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, c.n - column));
+void store_sums(const HeadCall<In>& c, int64_t h, int64_t m, int64_t column, Sums<float> sums) {
   const auto out = [&](int64_t i) { return c.out + (c.row(m + i) * c.heads + h) * c.n + column; };
-  if (!c.list) return round_sums<In, In>(sums, rows, columns, nullptr, out(0), c.heads * c.n);
-  for (int64_t i = 0; i < rows; ++i) round_sums<In, In>(sums + i * kPanelColumns, 1, columns, nullptr, out(i), 0);
+  if (!c.list) return round_sums<In, In>(sums, nullptr, out(0), c.heads * c.n);
+  for (int64_t i = 0; i < sums.rows; ++i)
+    round_sums<In, In>({sums.at + i * sums.apart, 1, sums.apart, sums.columns}, nullptr, out(i), 0);
 }
 
 // Calls body(head, its first panel, behind its last one) for the thread's panels.
@@ -71,9 +70,10 @@ void run_on_tiles(const HeadCall<Bf16>& c, const Launch& l) {
       pack_unit_rows(rows, 2 * c.k, own.x, [&](int64_t i) { return c.x + (c.row(m + i) * c.heads + h) * c.k; });
       for (int64_t p = first; p < last; ++p) {
         const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, c.n - p * kPanelColumns));
-        unit_panel<UnitBf16>(unit, own.x, rows, weight + (h * panels + p) * panel_bytes, words, 0,
-                             (columns + 15) / 16 * 16, own.sums);
-        store_panel(c, h, m, rows, p, own.sums);
+        unit_panel<UnitBf16>(unit, {own.x, rows, words}, weight + (h * panels + p) * panel_bytes, 0, columns, own.sums,
+                             [&](Sums<float> sums, int64_t row, int64_t of_panel) {
+                               store_sums(c, h, m + row, p * kPanelColumns + of_panel, sums);
+                             });
       }
     }
   });
@@ -100,7 +100,7 @@ void run(const HeadCall<In>& c, const Launch& l) {
         const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, c.n - p * kPanelColumns));
         panel_product<W>(from.x, from.ldx, rows, weight + (h * panels + p) * panel_elems, 0, c.k,
                          (columns + 15) / 16 * 16, scratch);
-        store_panel(c, h, m, rows, p, scratch.c);
+        store_sums(c, h, m, p * kPanelColumns, {scratch.c, rows, kPanelColumns, columns});
       }
     }
   });

@@ -19,6 +19,14 @@
 namespace reprise::cpu::REPRISE_ISA {
 
 constexpr int kPanelColumns = 64;
+
+// Sums of some rows and columns of a product, rows `apart` numbers apart. There is room up to a multiple of 16 columns.
+template <class Sum>
+struct Sums {
+  Sum* at;
+  int64_t rows, apart;
+  int columns;
+};
 constexpr int kTileRows = 6;  // 6 x 4 accumulators leave 8 of 32 registers; 6 x 2 leave 4 of 16
 
 constexpr int kStripRows = kRegisters == 32 ? 12 : 6;

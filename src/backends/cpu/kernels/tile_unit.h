@@ -66,6 +66,11 @@ class TileUnit {
   void load(const void* p, int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(stride), "i"(kTile) : "memory");
   }
+  // The same of what is not read again soon: it need not stay in the first-level cache.
+  template <int kTile>
+  void load_once(const void* p, int64_t stride) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(stride), "i"(kTile) : "memory");
+  }
   template <int kTile>
   void store(void* p, int64_t stride) const {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(stride), "i"(kTile) : "memory");
@@ -108,6 +113,10 @@ class TileUnit {
     clear<kTile>();
     for (int r = 0; r < rows(kTile); ++r)
       std::memcpy(row(kTile, r), static_cast<const uint8_t*>(p) + r * stride, row_bytes(kTile));
+  }
+  template <int kTile>
+  void load_once(const void* p, int64_t stride) {
+    load<kTile>(p, stride);
   }
   template <int kTile>
   void store(void* p, int64_t stride) const {

@@ -23,7 +23,6 @@ constexpr int64_t kBlocksAhead = 4096;  // how far ahead a single pass over the 
 // Steps of one panel at some of its columns, times kR tiles of rows.
 struct UnitBlocksPass {
   const uint8_t* x;
-  int64_t x_stride;  // to the next tile of rows
   UnpackStep unpack;
   const uint8_t* panel;
   int64_t first, steps;  // of the panel
@@ -66,7 +65,7 @@ __attribute__((noinline)) void unit_blocks_pass(TileUnit& unit, const UnitBlocks
     if (kUnpack && s + 1 < b.steps) unpack(s + 1);
     const uint8_t* w = slot(s);
     unit.load<kA>(x, kUnitRowBytes);
-    if constexpr (kR == 2) unit.load<kA + 1>(x + b.x_stride, kUnitRowBytes);
+    if constexpr (kR == 2) unit.load<kA + 1>(x + kUnitBytes, kUnitRowBytes);
     [&]<int... kJ>(std::integer_sequence<int, kJ...>) __attribute__((always_inline)) {
       (([&]() __attribute__((always_inline)) {
          constexpr int kRight = kR == 2 ? kB + kJ : kB + kJ % 3;
@@ -77,7 +76,7 @@ __attribute__((noinline)) void unit_blocks_pass(TileUnit& unit, const UnitBlocks
        ...);
     }
     (std::make_integer_sequence<int, kC>{});
-    x += kUnitBytes;
+    x += kR * kUnitBytes;
   }
   each_sum([&](auto i, float* at) __attribute__((always_inline)) { unit.store<i.value>(at, kSumStride); });
 }
@@ -101,9 +100,8 @@ void unit_blocks_single(TileUnit& unit, const UnitBlocksPanel& a, int column) {
   if (left >= kWidth) {
     const int64_t step_bytes = a.weights.panel_bytes / a.steps * kWidth / 4;
     const char* next = reinterpret_cast<const char*>(a.panel) + a.weights.panel_bytes * column / kPanelColumns;
-    unit_blocks_pass<kR, kWidth, true>(
-        unit, {a.x, a.steps * kUnitBytes, a.weights.step, a.panel, 0, a.steps, a.first + column, a.strip, 2,
-               a.sums + column, false, next + kBlocksAhead, step_bytes});
+    unit_blocks_pass<kR, kWidth, true>(unit, {a.x, a.weights.step, a.panel, 0, a.steps, a.first + column, a.strip, 2,
+                                              a.sums + column, false, next + kBlocksAhead, step_bytes});
     return unit_blocks_single<kR, kWidth>(unit, a, column + 16 * kWidth);
   }
   if constexpr (kWidth > 1) unit_blocks_single<kR, kWidth / 2>(unit, a, column);
@@ -125,8 +123,8 @@ __attribute__((noinline)) void unit_blocks_panel(TileUnit& unit, const UnitBlock
     const char* next = reinterpret_cast<const char*>(a.panel) + (s + n) * step_bytes;
     for (int64_t t = 0; t < tiles; t += 2)
       for (int j = 0; j < a.columns; j += 32) {
-        const UnitBlocksPass b{a.x + (t * a.steps + s) * kUnitBytes,
-                               a.steps * kUnitBytes,
+        const UnitTile tile(t, tiles, a.steps);
+        const UnitBlocksPass b{a.x + tile.at + s * tile.step,
                                a.weights.step,
                                a.panel,
                                s,
@@ -174,7 +172,7 @@ void unit_blocks_products(const auto& a, const Launch& l, const Finish& finish) 
       const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
       unit_blocks_panel(unit, {own.x, rows, k / kUnitK, weights, weight + p * weights.panel_bytes, first,
                                (last - first + 15) / 16 * 16, own.strip, own.sums});
-      finish(own.sums, m, rows, base + first, last - first);
+      finish(Sums<float>{own.sums, rows, kPanelColumns, last - first}, m, base + first);
     }
   }
 }

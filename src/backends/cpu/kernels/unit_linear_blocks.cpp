@@ -14,8 +14,8 @@ void unit_linear_blocks(const LinearBlocksArgs& a, const Launch& l) {
   const uint16_t* bias = a.bias;
   typename Out::Type* out = a.out;
   const int64_t n = a.shape.columns;
-  unit_blocks_products(a, l, [&](const float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    round_sums<Bf16, Out>(sums, rows, columns, bias ? bias + column : nullptr, out + row * n + column, n);
+  unit_blocks_products(a, l, [&](Sums<float> sums, int64_t row, int64_t column) {
+    round_sums<Bf16, Out>(sums, bias ? bias + column : nullptr, out + row * n + column, n);
   });
 }
 
@@ -27,9 +27,8 @@ void unit_head_blocks(const LmHeadBlocksArgs& a, const Launch& l) {
   const int64_t all_rows = l.size(a.shape.rows);
   Best* found = unit_found(a, l) + l.thread * best_stride(all_rows);
   for (int64_t r = 0; r < all_rows; ++r) found[r] = {kLowest, kNoIndex};
-  unit_blocks_products(a, l, [&](float* sums, int64_t row, int64_t rows, int64_t column, int columns) {
-    search_rows(sums, rows, column, columns, found + row);
-  });
+  unit_blocks_products(a, l,
+                       [&](Sums<float> sums, int64_t row, int64_t column) { search_rows(sums, column, found + row); });
 }
 
 void merge_unit_head(const LmHeadBlocksArgs& a, const Launch& l) {
@@ -59,7 +58,7 @@ void unit_grouped_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
             const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
             unit_blocks_panel(unit, {own.x, rows, k / kUnitK, weights, weight + (g * panels + p) * weights.panel_bytes,
                                      0, (columns + 15) / 16 * 16, own.strip, own.sums});
-            round_sums<Bf16, Bf16>(own.sums, rows, columns, nullptr, out + m * n + column, n);
+            round_sums<Bf16, Bf16>({own.sums, rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
           }
         }
       });

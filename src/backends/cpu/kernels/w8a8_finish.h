@@ -8,12 +8,10 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// Sums of so many rows and of `columns` columns of a panel, kPanelColumns apart, and where their results go.
+// Sums, and where their results go.
 template <class Out>
 struct Finished {
-  const int32_t* sums;
-  int64_t rows;
-  int columns;
+  Sums<int32_t> sums;
   typename Out::Type* out;
   int64_t n;
 };
@@ -31,26 +29,24 @@ struct OfColumns {
 // `add` may be null, and is then not added: a sum of -0 stays what it is.
 template <class Out>
 void finish_static(const Finished<Out>& f, const float* scale, const int32_t* bias, const float* add) {
-  const OfColumns s(scale, f.columns), a(add, f.columns);
+  const OfColumns s(scale, f.sums.columns), a(add, f.sums.columns);
   I32x16 b[kPanelColumns / 16] = {};
-  for (int j = 0; j < f.columns; j += 16) b[j / 16] = load_i32_n(bias + j, f.columns - j);
+  for (int j = 0; j < f.sums.columns; j += 16) b[j / 16] = load_i32_n(bias + j, f.sums.columns - j);
   const auto scaled = [&](const int32_t* at, int64_t, int i) __attribute__((always_inline)) {
     return to_float(wrapping_add(load_i32(at), b[i])) * s.v[i];
   };
-  if (!add) return store_rows<Out>(f.sums, f.rows, f.columns, f.out, f.n, scaled);
-  store_rows<Out>(f.sums, f.rows, f.columns, f.out, f.n,
-                  [&](const int32_t* at, int64_t m, int i) { return scaled(at, m, i) + a.v[i]; });
+  if (!add) return store_rows<Out>(f.sums, f.out, f.n, scaled);
+  store_rows<Out>(f.sums, f.out, f.n, [&](const int32_t* at, int64_t m, int i) { return scaled(at, m, i) + a.v[i]; });
 }
 
 template <class Out>
 void finish_dynamic(const Finished<Out>& f, const float* scale, const float* x_scale, const float* add) {
-  const OfColumns s(scale, f.columns), a(add, f.columns);
+  const OfColumns s(scale, f.sums.columns), a(add, f.sums.columns);
   const auto scaled = [&](const int32_t* at, int64_t m, int i) __attribute__((always_inline)) {
     return to_float(load_i32(at)) * s.v[i] * splat(x_scale[m]);
   };
-  if (!add) return store_rows<Out>(f.sums, f.rows, f.columns, f.out, f.n, scaled);
-  store_rows<Out>(f.sums, f.rows, f.columns, f.out, f.n,
-                  [&](const int32_t* at, int64_t m, int i) { return scaled(at, m, i) + a.v[i]; });
+  if (!add) return store_rows<Out>(f.sums, f.out, f.n, scaled);
+  store_rows<Out>(f.sums, f.out, f.n, [&](const int32_t* at, int64_t m, int i) { return scaled(at, m, i) + a.v[i]; });
 }
 
 }  // namespace

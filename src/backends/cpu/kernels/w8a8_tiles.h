@@ -250,8 +250,8 @@ constexpr bool on_tiles(int64_t rows) { return rows > kTileRows; }
 inline size_t w8a8_bytes(int64_t rows, int64_t k) { return w8a8_thread_bytes(rows, k, kXWords); }
 #endif
 
-// The sums of a thread's rows and columns, tile by tile: finish(sums, first row, rows, first column, columns) gets them
-// kPanelColumns apart and may change them. Of the arguments x, weight and shape are read. Workspace: w8a8_shape.h.
+// The sums of a thread's rows and columns, part by part: finish(sums, first row, first column). Of the arguments x,
+// weight and shape are read. Workspace: w8a8_shape.h.
 template <class Finish>
 void w8a8_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
@@ -274,9 +274,10 @@ void w8a8_products(const auto& a, const Launch& l, const Finish& finish) {
       const int64_t base = p * kPanelColumns;
       const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
       const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
-      w8a8_panel(
-          prepared, ldx, rows, weight + p * panel_size, first, last, groups, sums,
-          [&](int32_t* c, int64_t row, int64_t count) { finish(c, m + row, count, base + first, last - first); });
+      w8a8_panel(prepared, ldx, rows, weight + p * panel_size, first, last, groups, sums,
+                 [&](int32_t* c, int64_t row, int64_t count) {
+                   finish(Sums<int32_t>{c, count, kPanelColumns, last - first}, m + row, base + first);
+                 });
     }
   }
 }
