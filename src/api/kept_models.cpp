@@ -42,9 +42,10 @@ engine::EngineOptions usual_options() {
 DType usual_dtype(const ModelConfigFields& f, const Checkpoint& c, const checkpoint::QuantPlan& plan) {
   DeviceInfo device;
   device.kind = DeviceKind::Cpu;
-  const cpu::Isa isa = cpu::supported_isas().back();
-  device.isa = cpu::isa_name(isa);
-  device.bf16_dots = cpu::is_avx512(isa);
+  const auto isa = cpu::parse_isa("auto");
+  CHECK(isa.is_ok(), "a program that runs has kernels for this processor");
+  device.isa = cpu::isa_name(*isa);
+  device.bf16_dots = cpu::has_fast_bf16(*isa);
   return engine::usual_dtype(f, &c, plan, device).dtype;
 }
 

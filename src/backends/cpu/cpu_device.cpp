@@ -390,7 +390,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options)
   info.isa = std::string(isa_name(options.isa));
   info.threads = threads;
   info.live_sizes = options.live_sizes;
-  info.bf16_dots = has_block_tiles(options.isa) || (is_avx512(options.isa) && bf16_dot_is_fast());
+  info.bf16_dots = has_fast_bf16(options.isa);
   info.read_ahead.refusal = "a CPU reads ahead by itself, and asking for more gained nothing";
   info.name = fmt::format("cpu ({} thread{}, {})", threads, threads == 1 ? "" : "s", info.isa);
   if (options.member && threads > ranks::Member::kMaxThreads)

@@ -188,8 +188,8 @@ std::string isa_choices() { return join("auto", built_isas()); }
 Result<Isa> parse_isa(std::string_view name) {
   auto supported = supported_isas();
   if (supported.empty()) return error(Code::Unsupported, "nothing built here has kernels for this processor");
-  if (name == "auto") return supported.back();
   if (supported.back() == Isa::Amx) supported.push_back(Isa::AmxBlocks);
+  if (name == "auto") return supported.back();
   if (emulates_amx()) supported.insert(supported.end(), {Isa::AmxEmulated, Isa::AmxBlocksEmulated});
   for (Isa isa : supported)
     if (name == isa_name(isa)) return isa;
@@ -217,5 +217,7 @@ bool bf16_dot_is_fast() {
   return false;
 #endif
 }
+
+bool has_fast_bf16(Isa isa) { return has_block_tiles(isa) || (is_avx512(isa) && bf16_dot_is_fast()); }
 
 }  // namespace reprise::cpu

@@ -23,8 +23,8 @@ enum class Isa : uint8_t {
   // The products of Amx in plain C++ on processors with AVX2 or more, and the best set of those for the rest: all bits
   // of Amx where that is Avx512. Slow, and never chosen by itself.
   AmxEmulated,
-  // Both with GGUF blocks on tile registers too: prompts and batches are faster, one sequence is slower. Never chosen
-  // by themselves.
+  // Both with GGUF blocks on tile registers too: prompts and batches are several times as fast, one sequence is slower.
+  // The first is the best set where Amx works.
   AmxBlocks,
   AmxBlocksEmulated,
 };
@@ -71,11 +71,11 @@ enum class Isa : uint8_t {
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_named(std::string_view name);  // as a device tells it, supported or not
 std::vector<Isa> built_isas();                        // those of this program, ascending
-// By this processor too, ascending, without those that are never chosen by themselves: by their names alone. None only
-// where a program of ./dev demo came to another processor, which its main() tells.
+// By this processor too, ascending, without the emulated ones and those with blocks on tile registers. None only where a
+// program of ./dev demo came to another processor, which its main() tells.
 std::vector<Isa> supported_isas();
 std::string isa_choices();                     // "auto" and built_isas(), for a text of help
-Result<Isa> parse_isa(std::string_view name);  // "auto" = the best supported; unsupported or unknown names are errors
+Result<Isa> parse_isa(std::string_view name);  // "auto" = the best one; unsupported or unknown names are errors
 
 // The set that has what is not a product on tile registers: `isa` itself where it has no such products.
 Isa base_of(Isa isa);
@@ -96,5 +96,7 @@ std::string why_no_amx();
 // Whether vdpbf16ps beats two fp32 FMA: Zen runs it at twice the speed of fp32 FMA, Intel cores at half of it. Both
 // ways give the same bits (kernels/tile.h).
 bool bf16_dot_is_fast();
+// Whether rows of bf16 are multiplied with GGUF blocks faster than rows of fp32 are.
+bool has_fast_bf16(Isa isa);
 
 }  // namespace reprise::cpu
