@@ -85,8 +85,8 @@ def shape(line):
     line = re.sub(r"(?<!\S)[^\s:;,()]*/[^\s:;,()]*", "PATH", line)
     # `--dtype auto` follows the processor: the default model runs in bf16 on AVX-512, elsewhere in f32.
     line = re.sub(r"\bb(?=f16\b|float16\b)", "", line)
-    # `amx` is the best set where the pages' machine had `avx512`.
-    line = re.sub(r"\bamx\b", "avx0", line)
+    # `amx-blocks` is the best set where the pages' machine had `avx512`, and leaves bf16 the better dtype too.
+    line = re.sub(r"\bamx(-blocks)?\b", "avx0", line)
     line = re.sub(r"\d+(?:[.,]\d+)*(?:e[-+]?\d+)?", "#", line)
     line = re.sub(r"(?<=[\s(])[-+](?=#)", "", line)
     line = re.sub(r"(?<=\S)(\s+)-(?=\s|$)", r"\1#", line)

@@ -87,11 +87,11 @@ void pack_unit_rows(int64_t rows, int64_t row_bytes, uint8_t* out, const RowAt& 
   }
 }
 
-// What is fetched into the second-level cache meanwhile: in each step so many rows of a panel, two or four lines of
-// each.
+// What is fetched into the second-level cache meanwhile: in each step `lines` lines of each of `rows` rows of a panel.
 struct UnitAhead {
   const char* at;
-  int rows;
+  int rows, lines;
+  int64_t step;  // bytes from step to step
 };
 
 // One block of k of kR tiles of rows by kC of columns.
@@ -119,7 +119,7 @@ template <class T, int kR, int kC>
 void unit_block(TileUnit& unit, const UnitBlock& b) {
   static_assert(kR * kC <= 4);
   constexpr int64_t kPanelRow = 4 * kPanelColumns;
-  constexpr int kA = 4, kB = kR == 2 ? 6 : 5, kAheadLines = kC == 4 ? 4 : 2;
+  constexpr int kA = 4, kB = kR == 2 ? 6 : 5;
   each_unit_sum<kR, kC>(
       b, [&](auto i, uint8_t* at) __attribute__((always_inline)) {
         if (b.resume)
@@ -134,7 +134,7 @@ void unit_block(TileUnit& unit, const UnitBlock& b) {
     const bool touch = kR * kC == 4 && kR == 1 && w + 2 * kUnitPanelStep <= b.touch_end;
     if (!touch)
       for (int i = 0; i < b.ahead.rows; ++i)
-        for (int line = 0; line < kAheadLines; ++line) fetch_second_level(next + kPanelRow * i + 64 * line);
+        for (int line = 0; line < b.ahead.lines; ++line) fetch_second_level(next + kPanelRow * i + 64 * line);
     const uint8_t* from = s + 1 == b.steps && b.tail ? b.tail : w;
     if constexpr (kR == 2) {
       unit.load_once<kA>(x, kUnitRowBytes);
@@ -166,7 +166,7 @@ void unit_block(TileUnit& unit, const UnitBlock& b) {
     }
     x += kR * kUnitBytes;
     w += kUnitPanelStep;
-    next += kUnitPanelStep;
+    next += b.ahead.step;
   }
   each_unit_sum<kR, kC>(
       b, [&](auto i, uint8_t* at) __attribute__((always_inline)) { unit.store<i.value>(at, b.c_row); });
@@ -273,8 +273,8 @@ struct UnitRows {
 };
 
 // The tiles [begin, end) of rows times 32 columns of a panel, or 16: b says where the weights of these columns begin,
-// what stands for their last step and where the sums go. `fetch(s)` is where a block of k from step s on fetches, and
-// all pairs of rows share its rows.
+// what stands for their last step and where the sums go. `fetch(s, t, n)` is what n steps from s on of the pair of
+// rows t fetch.
 template <class T, class Fetch>
 void unit_part(TileUnit& unit, const UnitRows& rows, int64_t begin, int64_t end, UnitBlock b, int columns,
                const Fetch& fetch) {
@@ -289,7 +289,7 @@ void unit_part(TileUnit& unit, const UnitRows& rows, int64_t begin, int64_t end,
       const UnitTile tile(t, tiles, steps);
       b.x = rows.x + tile.at + s * tile.step;
       b.c = first.c + (t - begin) * kUnitRows * b.c_row;
-      b.ahead = fetch(s, t);
+      b.ahead = fetch(s, t, b.steps);
       if (t + 1 < tiles)
         columns > 16 ? unit_block<T, 2, 2>(unit, b) : unit_block<T, 2, 1>(unit, b);
       else
@@ -324,7 +324,7 @@ void unit_panel(TileUnit& unit, const UnitRows& rows, const uint8_t* panel, int 
               .c = reinterpret_cast<uint8_t*>(scratch),
               .c_row = 4 * kPanelColumns,
               .resume = false,
-              .ahead = {reinterpret_cast<const char*>(panel) + kUnitAhead, all ? kUnitRows : 0},
+              .ahead = {reinterpret_cast<const char*>(panel) + kUnitAhead, all ? 1 : 0, kUnitRows * 4, kUnitPanelStep},
               .touch_end = all ? panel + whole : nullptr};
   if (single) {
     single_unit_tile<T>(unit, b, (columns + 15) / 16 * 16);
@@ -335,27 +335,30 @@ void unit_panel(TileUnit& unit, const UnitRows& rows, const uint8_t* panel, int 
   b.touch_end = nullptr;
   const auto* next = reinterpret_cast<const char*>(panel) + rows.words * 4 * kPanelColumns + T::kHeader;
   const bool near = tiles > 2 && tiles <= kUnitGroupTiles;
-  const int pairs = static_cast<int>((tiles + 1) / 2);
+  const int pairs = static_cast<int>((tiles + 1) / 2), lines = (kPanelColumns / 2 + pairs - 1) / pairs;
   for (int64_t t = 0; t < tiles; t += kUnitGroupTiles) {
     const int64_t end = std::min(tiles, t + kUnitGroupTiles), row = t * kUnitRows;
     for (int j = 0; j < columns; j += kWidth) {
       b.w = panel + 4 * (first + j);
       b.tail = last ? last + 4 * j : nullptr;
-      // One group of rows fetches what it reads soon, several fetch the next panel. Of a part of a panel the processor
-      // fetches ahead by itself.
-      const auto fetch = [&](int64_t s, int64_t tile) -> UnitAhead {
-        if (!all) return {nullptr, 0};
-        const int pair = static_cast<int>(tile / 2), begin = kUnitRows * pair / pairs;
-        const char* from = next + 4 * j;
-        if (near) {
-          s += kFetchAhead;
-          from = reinterpret_cast<const char*>(panel) + 4 * j;
-          if (s >= steps) {
-            s -= steps;
-            from = j == 0 ? from + 4 * kWidth : next;
-          }
+      // One group of rows fetches what it reads soon, several fetch the next panel, line by line. Of a part of a panel
+      // the processor fetches ahead by itself.
+      const auto fetch = [&](int64_t s, int64_t tile, int64_t count) -> UnitAhead {
+        if (!all) return {nullptr, 0, 0, 0};
+        if (!near) {
+          const UnitAhead ahead{next, 1, lines, 64 * lines};
+          next += ahead.step * count;
+          return ahead;
         }
-        return {from + s * kUnitPanelStep + begin * 4 * kPanelColumns, kUnitRows * (pair + 1) / pairs - begin};
+        const int pair = static_cast<int>(tile / 2), begin = kUnitRows * pair / pairs;
+        const char* from = reinterpret_cast<const char*>(panel) + 4 * j;
+        s += kFetchAhead;
+        if (s >= steps) {
+          s -= steps;
+          from = j == 0 ? from + 4 * kWidth : next;
+        }
+        return {from + s * kUnitPanelStep + begin * 4 * kPanelColumns, kUnitRows * (pair + 1) / pairs - begin, 2,
+                kUnitPanelStep};
       };
       unit_part<T>(unit, rows, t, end, b, columns - j, fetch);
       finish(Part{scratch, std::min(rows.rows, end * kUnitRows) - row, kWidth, std::min(kWidth, columns - j)}, row,
