@@ -126,6 +126,11 @@ TEST_P(LinearW8A8, ARowIsTheSameInEveryBatchAndTeam) {
       if (HasFailure()) return;
     }
   }
+  // So many rows that each thread, or each two, gets its own (tile registers).
+  const Call many(400, 70, 130, 3);
+  const TestTensor whole = run(many, true, true, "bf16", {.threads = 1});
+  for (int threads : {2, 6})
+    expect_same_bits(run(many, true, true, "bf16", {.threads = threads}), whole, fmt::format("{} threads", threads));
 }
 
 TEST_P(LinearW8A8, RowsMayBeSymbolicAndNone) {

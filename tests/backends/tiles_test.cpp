@@ -87,6 +87,22 @@ TEST_P(Tiles, RowsBeyondABlockHaveTheirOwnBits) {
           << t << ", " << c;
 }
 
+// Rows are divided among threads where each gets many, and columns among those that share rows: six threads take three
+// parts of the rows, and two of the columns. A part has more rows than a group.
+TEST_P(Tiles, RowsThatThreadsDivideHaveTheirOwnBits) {
+  constexpr int64_t kRows = 400, kDepth = 300, kColumns = 130;
+  const TestTensor x = random_tensor(DType::BF16, {kRows, kDepth}, 5),
+                   w = random_tensor(DType::BF16, {kColumns, kDepth}, 6);
+  for (const int threads : {1, 2, 6}) {
+    const TestTensor y = runner.run("linear", {x, w}, {{"out", std::string("f32")}}, {.threads = threads})[0];
+    for (int64_t t = 0; t < kRows; ++t)
+      for (const int64_t c : {0, 31, 32, 63, 64, 129})
+        ASSERT_EQ(std::bit_cast<uint32_t>(by_the_words(x, t, w, c, kDepth)),
+                  std::bit_cast<uint32_t>(y.as<float>()[t * kColumns + c]))
+            << t << ", " << c << ", threads " << threads;
+  }
+}
+
 TEST_P(Tiles, SubnormalsAreZeros) {
   TestTensor x = random_tensor(DType::BF16, {20, 64}, 7), w = random_tensor(DType::BF16, {18, 64}, 8);
   for (int64_t i = 0; i < 64; ++i) {
