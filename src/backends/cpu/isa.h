@@ -71,8 +71,8 @@ enum class Isa : uint8_t {
 std::string_view isa_name(Isa isa);
 std::optional<Isa> isa_named(std::string_view name);  // as a device tells it, supported or not
 std::vector<Isa> built_isas();                        // those of this program, ascending
-// By this processor too, ascending, without the emulated ones and those with blocks on tile registers. None only where a
-// program of ./dev demo came to another processor, which its main() tells.
+// By this processor too, ascending, without the emulated ones and those with blocks on tile registers. None only where
+// a program of ./dev demo came to another processor, which its main() tells.
 std::vector<Isa> supported_isas();
 std::string isa_choices();                     // "auto" and built_isas(), for a text of help
 Result<Isa> parse_isa(std::string_view name);  // "auto" = the best one; unsupported or unknown names are errors
