@@ -5,10 +5,10 @@
 // cycle and a pair of tiles by a pair takes 64, so one of the two operands must come from the first-level cache: half
 // of the columns of a panel in a short block of k, which the pairs of a group of rows go through one after the other.
 // Rows are loaded with the hint that they are not read again soon, else they drive those columns out. Between blocks of
-// k the sums of a group lie close together in memory, because stores that miss the first-level cache wait for as long as
-// six steps take.
-// Granite Rapids, 512 rows by 1024 k, hot weights, GFLOP/s: 1491 with all of it from the second-level cache and sums in
-// rows, 1640 with short blocks, 1750 with the hint, 2300 with groups whose sums are close. Registers alone give 3100.
+// k the sums of a group lie close together in memory, because stores that miss the first-level cache wait for as long
+// as six steps take. Granite Rapids, 512 rows by 1024 k, hot weights, GFLOP/s: 1491 with all of it from the
+// second-level cache and sums in rows, 1640 with short blocks, 1750 with the hint, 2300 with groups whose sums are
+// close. Registers alone give 3100.
 //
 // Where there is one tile of rows, it takes four of columns, and weights are read in the order in which they lie, a
 // step ahead of the tiles: memory is the limit then, and a tile's rows are far apart, which the processor does not see
