@@ -1,7 +1,6 @@
 #include "api/image_fetch.h"
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <utility>

@@ -3,11 +3,14 @@
 // instructions runs; the name of each test says which ran.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
+#include <vector>
 
 #include "base/kv_page.h"
 
+#include "backends/cpu/kernels/linear_shape.h"
 #include "backends/op_runner.h"
 #include "backends/sum_order.h"
 #include "base/block_format.h"
@@ -101,6 +104,28 @@ TEST_P(Tiles, RowsThatThreadsDivideHaveTheirOwnBits) {
                   std::bit_cast<uint32_t>(y.as<float>()[t * kColumns + c]))
             << t << ", " << c << ", threads " << threads;
   }
+}
+
+TEST(TileShares, RowsGoFirstWhereThereAreMany) {
+  for (const int threads : {1, 2, 3, 6, 8, 20})
+    for (const int64_t rows : {1, 100, 256, 400, 2048})
+      for (const int64_t columns : {16, 130, 1024}) {
+        std::vector<int> seen(static_cast<size_t>(rows * columns), 0);
+        for (int t = 0; t < threads; ++t) {
+          const LinearShare mine = unit_share(rows, columns, t, threads);
+          for (int64_t r = mine.rows.begin; r < mine.rows.end; ++r)
+            for (int64_t c = mine.columns.begin; c < mine.columns.end; ++c)
+              ++seen[static_cast<size_t>(r * columns + c)];
+        }
+        EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), rows * columns)
+            << rows << " x " << columns << ", threads " << threads;
+      }
+  const LinearShare half = unit_share(512, 1024, 1, 2), sixth = unit_share(400, 1024, 5, 6);
+  EXPECT_EQ(half.rows.begin, 256);
+  EXPECT_EQ(half.columns.end - half.columns.begin, 1024);
+  EXPECT_EQ(sixth.rows.begin, 256);
+  EXPECT_EQ(sixth.columns.begin, 512);
+  EXPECT_EQ(unit_share(200, 1024, 1, 2).rows.begin, 0);
 }
 
 TEST_P(Tiles, SubnormalsAreZeros) {

@@ -35,12 +35,17 @@ TEST(OpSuite, WorkGoesOpByOpAndThenByDtype) {
   EXPECT_GT(plan_ops(of_all, fused).work.size(), plan.work.size());
 }
 
-TEST(OpSuite, ReplaysEachSizeSoOften) {
+Result<Platform> platform_of_one_thread() {
   DeviceOptions device;
   device.threads = 1;
   auto platform = make_platform(device);
+  if (platform.is_ok()) nn::register_fused_ops(*platform->ops);
+  return platform;
+}
+
+TEST(OpSuite, ReplaysEachSizeSoOften) {
+  auto platform = platform_of_one_thread();
   ASSERT_TRUE(platform.is_ok()) << platform.status().message();
-  nn::register_fused_ops(*platform->ops);
   const nn::FusedOps fused = nn::fused_ops();
   const OpPlan plan = plan_ops({{"silu_mul"}, "launch-bound", {DType::F32}, {1, 5}}, fused);
   std::vector<int64_t> sizes;
@@ -55,11 +60,8 @@ TEST(OpSuite, ReplaysEachSizeSoOften) {
 }
 
 TEST(OpSuite, LeavesOutWhatHasNoKernel) {
-  DeviceOptions device;
-  device.threads = 1;
-  auto platform = make_platform(device);
+  auto platform = platform_of_one_thread();
   ASSERT_TRUE(platform.is_ok()) << platform.status().message();
-  nn::register_fused_ops(*platform->ops);
   platform->kernels = std::make_unique<KernelRegistry>();
   const nn::FusedOps fused = nn::fused_ops();
   const OpPlan plan = plan_ops({{"silu_mul"}, "launch-bound", {DType::F32}, {1, 5}}, fused);

@@ -149,7 +149,8 @@ struct UnitBlocksScratch : UnitScratch<UnitBf16> {
       : UnitScratch<UnitBf16>(bytes, block, 2 * k), strip(reinterpret_cast<uint8_t*>(sums) + unit_sum_bytes(block)) {}
 };
 
-// As packed_products() of packed_products.h.
+// As packed_products() of packed_products.h. Threads divide columns, and not rows as those of unit_products.h do: each
+// would unpack all weights.
 template <class Finish>
 void unit_blocks_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;

@@ -33,9 +33,9 @@ namespace {
 constexpr int64_t kUnitGroups = 16;                                  // words of k of a step
 constexpr int64_t kUnitPanelStep = kUnitGroups * 4 * kPanelColumns;  // bytes of a panel's step
 constexpr int64_t kUnitDepth = 8;                                    // steps of a block of k
-constexpr int64_t kFetchAhead = 2 * kUnitDepth;
-constexpr int64_t kUnitGroupTiles = 8;  // of rows, whose sums are close
-constexpr int64_t kUnitAhead = 8192;    // how far ahead a single pass over the weights fetches
+constexpr int64_t kFetchAhead = 2 * kUnitDepth;                      // steps that one group of rows fetches ahead
+constexpr int64_t kUnitGroupTiles = 8;                               // of rows, whose sums are close
+constexpr int64_t kUnitAhead = 8192;  // how far ahead a single pass over the weights fetches
 
 struct UnitBf16 {
   using Sum = float;
