@@ -122,12 +122,16 @@ void run_grid(const Grid& grid, Order order, const std::function<void(Lane&)>& b
 
 class Launch final : public cuda::Launch {
  public:
-  explicit Launch(Order order = Order::Ascending) : order_(order) { multiprocessors = 2; }
+  // Without limits the kernels have to fit the smallest GPUs.
+  explicit Launch(Order order = Order::Ascending, cuda::LaunchLimits most = {.multiprocessors = 2}) : order_(order) {
+    limits = most;
+  }
 
   template <class K>
   void run(int64_t blocks, int threads, size_t shared, const K& kernel, int64_t blocks_y = 1) {
     if (blocks <= 0 || blocks_y <= 0) return;
     if (threads > K::kThreads) return fail("a block is larger than the kernel's own bound");
+    if (shared > limits.shared) return fail("the kernel needs more shared memory than a block of this GPU has");
     run_grid({blocks, blocks_y, threads, shared}, order_, [&](Lane& lane) { kernel(lane); });
   }
   bool product(const cuda::Product&) { return false; }

@@ -332,11 +332,6 @@ Status ModelSettings::check_replicas() const {
   if (dp_size * tp_size > ranks::kMaxRanks)
     return invalid("`dp_size` {} with `tp_size` {}: {} processes; allowed: {} in all", dp_size, tp_size,
                    dp_size * tp_size, ranks::kMaxRanks);
-  if (const auto on = device_options(device, ascend_runtime, ::getenv); on.is_ok() && on->kind == DeviceKind::Cuda)
-    return invalid(
-        "`dp_size` {}: replicas have devices of their own on cpu and ascend alone yet; with `device` {} "
-        "allowed: 1",
-        dp_size, device_kind_name(on->kind));
   return Status::ok();
 }
 

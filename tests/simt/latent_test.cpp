@@ -119,6 +119,18 @@ TEST_P(CudaLatent, KeepsItsBits) {
   expect_same_bits(rows_of(company, 4, n - 260), rows(260, n), m.name() + " in company");
 }
 
+// Blocks of 32 rows where their shared memory is there, and of 16.
+TEST(CudaLatentAttention, KeepsItsBitsWithLessSharedMemory) {
+  constexpr size_t kOfH100 = 227 << 10;
+  static const OpRunner large = cuda_runner(Order::Ascending, kOfH100);
+  const LatentModel m{DType::BF16, 64, 512, 64};
+  const LatentSequence a(m, 10, 1), b(m, 2, 2);
+  const std::vector<LatentPart> parts{{&a, 0, 10}, {&b, 1, 2}};
+  const TestTensor got = attend(on_cuda(), m, parts);
+  expect_same_bits(got, attend(large, m, parts));
+  expect_same_bits(rows_of(got, 9, 1), attend(on_cuda(), m, {{&a, 9, 10}}));
+}
+
 // More sequences than the workspace has states for: then groups are not split.
 TEST(CudaLatentAttention, KeepsItsBitsWithoutRoomToSplit) {
   const LatentModel m{DType::BF16, 64, 8, 8};

@@ -1,15 +1,20 @@
 """The checks of ./dev check fail when they should, and only then."""
 
+import contextlib
+import io
+import os
 import pathlib
 import stat
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 
+import check_cuda  # noqa: E402
 import check_docs  # noqa: E402
 import check_headers  # noqa: E402
 import check_layers  # noqa: E402
@@ -32,6 +37,77 @@ class Tree(unittest.TestCase):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+# What ptxas prints of two kernels, as nvcc 13.0 passes it on.
+PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_ZN7reprise4cuda10run_kernelINS0_8CopyRowsEEEvT_' for 'sm_89'
+ptxas info    : Function properties for _ZN7reprise4cuda10run_kernelINS0_8CopyRowsEEEvT_
+    {} bytes stack frame, {} bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers
+ptxas info    : Compiling entry function 'plain' for 'sm_89'
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 255 registers, used 0 barriers, 512 bytes cmem[0]
+"""
+
+
+class Cuda(Tree):
+    """The compiler is a script here; what it prints is the vendor's."""
+
+    def run_with(self, body, *arguments):
+        """Status, standard output and standard error with a compiler of that body."""
+        self.write("nvcc", f"#!/bin/sh\n{body}\n")
+        (self.root / "nvcc").chmod(0o755)
+        self.write("a.cu", "__global__ void a() {}\n")
+        out, err = io.StringIO(), io.StringIO()
+        command = ["check_cuda", "--arch", "89", *arguments, str(self.root / "a.cu")]
+        with mock.patch.object(sys, "argv", command), mock.patch.dict(os.environ, {"CUDACXX": f"{self.root}/nvcc"}), \
+                contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            return check_cuda.main(), out.getvalue(), err.getvalue()
+
+    def ptxas(self, frame, spilled):
+        return f"cat >&2 <<'E'\n{PTXAS.format(frame, spilled)}E"
+
+    def test_what_is_fine(self):
+        status, out, err = self.run_with(self.ptxas(0, 0))
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"sm_89 +a\.cu .* 2 kernels, 255 registers at most")
+
+    def test_spills_and_frames(self):
+        for frame, spilled, words in ((16, 8, "CopyRows: 8 bytes of registers are spilled"),
+                                      (512, 0, "CopyRows: a stack frame of 512 bytes")):
+            status, _, err = self.run_with(self.ptxas(frame, spilled))
+            self.assertEqual(status, 1)
+            self.assertEqual(err, f"error: {self.root}/a.cu: sm_89: {words}\n")
+        with mock.patch.dict(check_cuda.MAY_HAVE_FRAMES, {"CopyRows": "a test"}):
+            self.assertEqual(self.run_with(self.ptxas(512, 0))[0], 0)
+            self.assertEqual(self.run_with(self.ptxas(512, 8))[0], 1, "spills are none of its frame")
+
+    def test_what_does_not_compile(self):
+        status, _, err = self.run_with("echo 'a.cu(3): error: no such thing' >&2; exit 2", "--quick")
+        self.assertEqual(status, 1)
+        self.assertIn("sm_89: does not compile: a.cu(3): error: no such thing", err)
+
+    def test_a_compiler_that_tells_nothing(self):
+        self.assertIn("ptxas told of no kernel", self.run_with("true")[2])
+        self.assertEqual(self.run_with("true", "--quick")[0], 0)
+
+    def test_the_time(self):
+        status, out, _ = self.run_with("exec sleep 20", "--seconds", "0.2")
+        self.assertEqual(status, 0)
+        self.assertIn("note: 1 of 1 not compiled in 0 s: sm_89 a.cu", out)
+
+    def test_no_compiler(self):
+        with mock.patch.object(check_cuda, "find_nvcc", return_value=None):
+            status, out, _ = self.run_with("true")
+        self.assertEqual(status, 0)
+        self.assertIn("note: nvcc was not found", out)
+
+    def test_the_flags_of_the_build(self):
+        house = (ROOT / "cmake/house.cmake").read_text() + (ROOT / "src/backends/CMakeLists.txt").read_text()
+        for flag in ("--fmad=false", "-ffp-contract=off", "--expt-relaxed-constexpr"):
+            self.assertIn(flag, house)
+            self.assertTrue(any(flag in f for f in check_cuda.FLAGS))
 
 
 class Headers(Tree):

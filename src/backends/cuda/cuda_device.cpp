@@ -56,12 +56,12 @@ class CudaEvent final : public Event {
 class CudaDevice final : public Device {
  public:
   // `device`: its number among the visible ones. `ranks`: null where there is one.
-  CudaDevice(DeviceInfo info, int device, int multiprocessors, std::unique_ptr<Blas> blas, cudaStream_t zeroing,
+  CudaDevice(DeviceInfo info, int device, const LaunchLimits& limits, std::unique_ptr<Blas> blas, cudaStream_t zeroing,
              std::shared_ptr<Communicator> ranks)
       : info_(std::move(info)),
         blas_(std::move(blas)),
         ranks_(std::move(ranks)),
-        context_{multiprocessors, blas_.get(), device, ranks_.get()},
+        context_{limits, blas_.get(), device, ranks_.get()},
         zeroing_(zeroing),
         pool_(false, info_.memory_bytes, zeroing, device),
         host_pool_(true, SIZE_MAX / 4, zeroing, device) {
@@ -312,8 +312,8 @@ Result<CudaParts> make_cuda_device(const CudaOptions& options) {
   std::unique_ptr<Blas> blas = Blas::open(info.notes);
   cudaStream_t zeroing = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "make a stream"));
-  parts.device = std::make_unique<CudaDevice>(std::move(info), device, p.multiProcessorCount, std::move(blas), zeroing,
-                                              parts.ranks);
+  const LaunchLimits limits{p.multiProcessorCount, p.sharedMemPerBlockOptin};
+  parts.device = std::make_unique<CudaDevice>(std::move(info), device, limits, std::move(blas), zeroing, parts.ranks);
   return parts;
 }
 

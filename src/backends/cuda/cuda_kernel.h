@@ -13,16 +13,25 @@
 // both compilers read this file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "device/thunk.h"
 
 namespace reprise::cuda {
 
+// What launches are made for. Results never depend on it.
+struct LaunchLimits {
+  // Bytes of shared memory that a block may have on the smallest GPUs (compute capability 8.6, 8.9 and 12.0).
+  static constexpr size_t kLeastShared = 99 << 10;
+
+  int multiprocessors = 1;  // for the grid of a persistent kernel
+  size_t shared = kLeastShared;
+};
+
 class Launch {
  public:
-  // Multiprocessors that the grid of a persistent kernel is made for. Results never depend on it.
-  int multiprocessors = 1;
+  LaunchLimits limits;
   void* workspace = nullptr;
 
   int64_t size(Dim d) const { return d.value(*live_); }

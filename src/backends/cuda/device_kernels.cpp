@@ -40,7 +40,7 @@ const RankKernels& rank_kernels() {
 }
 
 Status launch_parts(const Thunk& thunk, const LiveSizes& live, cudaStream_t stream, const LaunchContext& context) {
-  const char* failure = launch_all(thunk, live, stream, context.multiprocessors, context.blas);
+  const char* failure = launch_all(thunk, live, stream, context.limits, context.blas);
   RETURN_IF_ERROR(check(cudaGetLastError(), "launch"));
   if (failure && context.ranks && context.ranks->member().aborted()) return context.ranks->member().lost();
   return failure ? error(Code::Device, "cuda: {}", failure) : Status::ok();

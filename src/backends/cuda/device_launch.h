@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <cstdint>
 
 #include "backends/cuda/cuda_kernel.h"
 #include "backends/cuda/kernels/lane.h"
@@ -17,8 +18,9 @@ __global__ void __launch_bounds__(K::kThreads, K::kBlocks) run_kernel(const __gr
   kernel(lane);
 }
 
-// Loads a kernel, which the runtime does not do while launches are recorded.
-bool load_kernel(const void* kernel);
+// Loads a kernel on the thread's device, unless `loaded` says that it is there: a bit for each device of the process,
+// 64 of them. The runtime does not load kernels while launches are recorded.
+bool load_kernel(const void* kernel, std::atomic<uint64_t>& loaded);
 
 class Blas;
 // Enqueues the product if the library has a way that gives the bits of our own kernel; false: it has none.
@@ -34,9 +36,8 @@ class DeviceLaunch final : public Launch {
   template <class K>
   void run(int64_t blocks, int threads, size_t shared, const K& kernel, int64_t blocks_y = 1) {
     if (blocks <= 0 || blocks_y <= 0) return;
-    static std::atomic<bool> loaded{false};  // a failure may be one of the moment
-    if (!loaded && !(loaded = load_kernel(reinterpret_cast<const void*>(run_kernel<K>))))
-      return fail("a kernel could not be loaded");
+    static std::atomic<uint64_t> loaded{0};
+    if (!load_kernel(reinterpret_cast<const void*>(run_kernel<K>), loaded)) return fail("a kernel could not be loaded");
     // What a block may have without being asked for.
     constexpr size_t kUsualShared = 48 << 10;
     if (shared > kUsualShared) {

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "backends/cuda/cuda_kernel.h"
 #include "base/status.h"
 #include "device/stream.h"
 #include "device/trace.h"
@@ -52,7 +53,7 @@ class Communicator;
 
 // What launches need of their device, apart from a stream.
 struct LaunchContext {
-  int multiprocessors = 1;
+  LaunchLimits limits;
   Blas* blas = nullptr;  // null where the library is absent
   int device = 0;
   Communicator* ranks = nullptr;  // null: there is one rank

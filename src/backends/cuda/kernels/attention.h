@@ -521,13 +521,13 @@ void launch_attention(const PagedAttentionArgs& a, L& launch) {
   using Few = Attention<E, kDepth, 1, kInt8, kCapped>;
   using Many = Attention<E, kDepth, 4, kInt8, kCapped>;
   using Merge = AttentionMerge<E, kDepth>;
-  launch.run(launch.multiprocessors * 9, Few::kThreads, Few::shared_bytes(z.sequences),
+  launch.run(launch.limits.multiprocessors * 9, Few::kThreads, Few::shared_bytes(z.sequences),
              Few{q, a.kv, lengths, out, states, z});
-  launch.run(launch.multiprocessors * 4, Merge::kThreads, Merge::shared_bytes(z.sequences),
+  launch.run(launch.limits.multiprocessors * 4, Merge::kThreads, Merge::shared_bytes(z.sequences),
              Merge{lengths, out, states, z});
   // Where every sequence has one token at most, none has many rows.
   if (z.tokens == z.sequences && z.ratio() <= kFewRows) return;
-  launch.run(launch.multiprocessors * 2, Many::kThreads, Many::shared_bytes(z.sequences),
+  launch.run(launch.limits.multiprocessors * 2, Many::kThreads, Many::shared_bytes(z.sequences),
              Many{q, a.kv, lengths, out, states, z});
 }
 

@@ -365,7 +365,7 @@ void run_rows(const IndexSelectArgs& a, L& launch) {
 template <class L>
 void run_prefetch(const PrefetchArgs& a, L& launch) {
   const char* param = a.param;
-  const int64_t most = launch.multiprocessors / 8 + 1,
+  const int64_t most = launch.limits.multiprocessors / 8 + 1,
                 needed = blocks_for(a.bytes, Prefetch::kThreads * Prefetch::kChunk);
   launch.run(needed < most ? needed : most, Prefetch::kThreads, 0, Prefetch{param + a.first, a.bytes});
 }

@@ -4,7 +4,8 @@
 //
 // Attention of bf16 and f16 follows the rule of attention.h with one key/value head, all query heads being its rows: a
 // score is one chain over the latent and then the rotated key, each padded with zeros to blocks of 16, and the values
-// are the latents. A block has 16 rows or twice as many, and for each 16 of them four warps: each of the four scores a
+// are the latents. A block has 16 rows, or 32 where
+// its shared memory has room for them, and for each 16 four warps: each of the four scores a
 // quarter of the keys of a tile, and keeps 128 columns of the output. Weights and sums are computed by all four alike.
 // With f32, a warp takes one row, as in attention.h.
 #pragma once
@@ -131,11 +132,11 @@ struct LatentSizes {
 constexpr int kFewLatentRows = 512;
 using FewLatents = Pieces<16, true, kFewLatentRows>;
 
-template <class E, int kRowWarps>
+// kFew: a block takes one group of keys and keeps its state for LatentMerge.
+template <class E, int kRowWarps, bool kFew>
 struct LatentAttention {
   static constexpr int kColumnWarps = static_cast<int>(kLargestLatent) / kLatentWarpColumns;
   static constexpr int kThreads = kRowWarps * kColumnWarps * 32, kBlocks = 1;
-  static constexpr bool kFew = kRowWarps == 1;
   static constexpr int kTileRows = kRowWarps * 16;
   static constexpr int kOut = kLatentWarpColumns;
   static constexpr int kScorePitch = kTileKeys + 8;
@@ -585,19 +586,24 @@ void run_latent_attention(const LatentAttentionArgs& a, L& launch) {
                LatentAttentionF32{q, q_rope, c_kv, k_pe, lengths, out, s});
   } else {
     auto* states = static_cast<float*>(launch.workspace);
-    using Few = LatentAttention<E, 1>;
-    using Many = LatentAttention<E, 2>;
-    launch.run(launch.multiprocessors * 2, Few::kThreads, Few::shared_bytes(s),
+    using Few = LatentAttention<E, 1, true>;
+    using Many = LatentAttention<E, 2, false>;
+    using HalfAsMany = LatentAttention<E, 1, false>;
+    launch.run(launch.limits.multiprocessors * 2, Few::kThreads, Few::shared_bytes(s),
                Few{q, q_rope, c_kv, k_pe, lengths, out, states, s});
-    launch.run(launch.multiprocessors * 4, LatentMerge<E>::kThreads, LatentMerge<E>::shared_bytes(s.z.sequences),
+    launch.run(launch.limits.multiprocessors * 4, LatentMerge<E>::kThreads, LatentMerge<E>::shared_bytes(s.z.sequences),
                LatentMerge<E>{lengths, out, states, s});
     // Where every sequence has one token at most, none has many rows.
     const int64_t most_groups = blocks_for(s.z.columns * kPageRows, kGroupKeys);
     if (s.z.tokens == s.z.sequences && s.z.heads <= kFewLatentRows &&
         s.z.sequences * blocks_for(s.z.heads, 16) * most_groups <= kLatentSlots)
       return;
-    launch.run(launch.multiprocessors, Many::kThreads, Many::shared_bytes(s),
-               Many{q, q_rope, c_kv, k_pe, lengths, out, states, s});
+    if (Many::shared_bytes(s) <= launch.limits.shared)
+      launch.run(launch.limits.multiprocessors, Many::kThreads, Many::shared_bytes(s),
+                 Many{q, q_rope, c_kv, k_pe, lengths, out, states, s});
+    else
+      launch.run(launch.limits.multiprocessors, HalfAsMany::kThreads, HalfAsMany::shared_bytes(s),
+                 HalfAsMany{q, q_rope, c_kv, k_pe, lengths, out, states, s});
   }
 }
 

@@ -332,12 +332,12 @@ struct StateHead {
     float* slot = states + (step.read[r] * z.heads + head) * size;
     const float* from = slot + odd * z.value + column;
     float* next = states + (step.write[r] * z.heads + head) * size;
-    float* to = next + odd * z.value + column;
     const int here = exists ? static_cast<int>(z.key + 1 - odd) / 2 : 0;  // numbers of this lane
     float state[kHalf];
     UNROLL
     for (int i = 0; i < kHalf; ++i) state[i] = i < here ? from[2 * i * z.value] : 0.0f;
     const auto leave = [&] {
+      float* to = next + odd * z.value + column;  // made here: registers are scarce
       UNROLL
       for (int i = 0; i < kHalf; ++i)
         if (i < here) to[2 * i * z.value] = state[i];
