@@ -15,8 +15,13 @@ for program in reprise device_tests simt_tests; do
   ldd "build/release/bin/$program" | awk '$3 ~ /^\// {print $3}' |
     grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' | xargs -r cp -Lut "$folder/lib"
 done
+# The probes of tensor cores and cuBLASLt, which rest on nothing of the build.
+nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+[[ ! -x $nvcc ]] || "$nvcc" -std=c++20 -O3 --fmad=false -arch=sm_90a -o "$folder/cuda_probes" tools/cuda/probes.cu
 # Tests look for their data where they were compiled: tools/gpu_round.sh puts a link there.
 sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' build/release/CMakeCache.txt >"$folder/source_root"
 if [[ -n $shapes ]]; then cp -r "$shapes"/. "$folder/shapes/"; fi
 tar -C "$folder" -cJf "$folder.tar.xz" .
 du -sh "$folder.tar.xz"
+# What a lent machine takes at once.
+(($(stat -c %s "$folder.tar.xz") <= 64 << 20)) || { echo "error: $folder.tar.xz has more than 64 MiB" >&2; exit 1; }

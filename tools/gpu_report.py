@@ -20,7 +20,8 @@ def bench_rows(results):
 
 def tables(round_):
     out = [f"{round_['machine']}", "", "| step | status | seconds |", "|---|---|---|"]
-    out += [f"| {s['step']} | {s['status']} | {s['seconds']} |" for s in round_["steps"]]
+    out += [f"| {s['step']} | left out: {s['skipped']} | |" if "skipped" in s else
+            f"| {s['step']} | {s['status']} | {s['seconds']} |" for s in round_["steps"]]
     out += ["", "| shape | batch | prefill tok/s | decode tok/s | ms a step | GB/s | share | gap us |",
             "|---|---|---|---|---|---|---|---|"]
     for (name, batch), r in bench_rows(round_["results"]):

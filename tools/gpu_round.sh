@@ -6,16 +6,18 @@
 # BINARIES holds reprise, device_tests, simt_tests, their libraries in lib/ and model shapes in shapes/NAME/config.json
 # (tools/gpu_pack.sh makes it on a machine without a GPU). Reports go to OUT: a log of each step, and round.json, of
 # which tools/gpu_report.py makes tables and a comparison with an earlier round. Every step has a time limit and prints
-# one line; a step that fails does not stop the others, and the script's status says whether one did.
-# Steps: machine probes conformance goldens verify sanitizer bench bench-int8 bench-experts profile.
+# one line; a step that fails does not stop the others, and the script's status says whether one did. A step that the
+# time of the round (REPRISE_ROUND_SECONDS, 590) leaves no room for is left out, and the report says so.
+# Steps: machine probes conformance goldens verify sanitizer bench bench-int8 bench-modes bench-experts profile.
 set -uo pipefail
 bin=$(realpath "$1") out=$(realpath "$2")
 shift 2
-steps=${*:-machine probes conformance goldens verify sanitizer bench bench-int8 bench-experts profile}
+steps=${*:-machine probes conformance goldens verify sanitizer bench bench-int8 bench-modes bench-experts profile}
 export LD_LIBRARY_PATH=$bin/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} REPRISE_REQUIRE_DEVICE=cuda
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 failed=0
 records=()
+end=$((SECONDS + ${REPRISE_ROUND_SECONDS:-590}))
 
 rm -f "$out"/bench-*.json "$out"/profile-*.json  # of an earlier round
 if [[ -f $bin/source_root && ! -e $(<"$bin/source_root") ]]; then
@@ -25,8 +27,10 @@ fi
 
 # step NAME SECONDS COMMAND...: output to OUT/NAME.log.
 step() {
-  local name=$1 limit=$2 begin=$SECONDS status=0
+  local name=$1 limit=$2 begin=$SECONDS status=0 left=$((end - SECONDS))
   shift 2
+  ((left > 5)) || { skip "$name" "the time of the round is over"; return; }
+  ((limit <= left)) || limit=$left
   timeout "$limit" "$@" >"$out/$name.log" 2>&1 || status=$?
   records+=("{\"step\":\"$name\",\"status\":$status,\"seconds\":$((SECONDS - begin))}")
   if ((status == 0)); then
@@ -36,6 +40,12 @@ step() {
     echo "FAIL  $name: status $status ($((SECONDS - begin)) s)"
     grep -E "FAILED|Failure|error|Error|differ" -A6 "$out/$name.log" | head -"${LINES_OF_A_FAILURE:-25}"
   fi
+}
+
+# skip NAME WHY
+skip() {
+  records+=("{\"step\":\"$1\",\"skipped\":\"$2\"}")
+  echo "skip  $1: $2"
 }
 
 # Tests of a program in so many processes side by side: they wait for the host most of the time.
@@ -90,9 +100,14 @@ for s in $steps; do
       step machine 60 nvidia-smi
       step doctor 60 "$bin/reprise" doctor --device cuda
       tail -n 12 "$out/doctor.log"
+      step doctor-json 60 "$bin/reprise" doctor --device cuda --json
       ;;
     probes)
-      [[ -x $bin/cuda_probes ]] && step probes 120 "$bin/cuda_probes"
+      if [[ -x $bin/cuda_probes ]]; then
+        step probes 120 "$bin/cuda_probes"
+      else
+        skip probes "tools/gpu_pack.sh found no nvcc to compile them with"
+      fi
       ;;
     conformance) step conformance 120 "$bin/device_tests" '--gtest_filter=*cuda*' ;;
     goldens)
@@ -107,9 +122,10 @@ for s in $steps; do
       done
       ;;
     sanitizer)
-      command -v compute-sanitizer >/dev/null || { echo "skip  sanitizer: there is no compute-sanitizer"; continue; }
+      tools='memcheck racecheck initcheck synccheck'
+      command -v compute-sanitizer >/dev/null || { skip sanitizer "there is no compute-sanitizer"; tools=; }
       small='*CudaGolden*/qwen3_tied_bf16_gpu:*CudaGolden*/gpt_oss_bf16_gpu:*CudaGolden*/qwen3_next_bf16_gpu'
-      for tool in memcheck racecheck; do
+      for tool in $tools; do
         step "$tool" 100 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/simt_tests" \
           "--gtest_filter=$small"
       done
@@ -117,6 +133,13 @@ for s in $steps; do
     bench)
       bench 0.6b qwen3-0.6b --dtype bfloat16 --batch-size 1,16,64 --input-len 512 --output-len 64
       bench 8b qwen3-8b --dtype bfloat16 --batch-size 1,16,64 --input-len 1024 --output-len 64
+      ;;
+    bench-modes)
+      # A prompt in one graph and in pieces, steps without graphs, the largest batch of the goals.
+      bench 0.6b-whole qwen3-0.6b --dtype bfloat16 --graph-prefill whole --batch-size 1 --input-len 2048 --output-len 16
+      bench 0.6b-pieces qwen3-0.6b --dtype bfloat16 --batch-size 1 --input-len 2048 --output-len 16
+      bench 0.6b-eager qwen3-0.6b --dtype bfloat16 --graph off --batch-size 1 --input-len 512 --output-len 64
+      bench 8b-256 qwen3-8b --dtype bfloat16 --graph-decode-sizes 256 --batch-size 256 --input-len 1024 --output-len 16
       ;;
     bench-experts)
       # A part of the layers: what a layer costs is the same.

@@ -29,6 +29,9 @@ struct Operands {
 class Block {
  public:
   static constexpr size_t kSlotBytes = 32;
+  // Shared memory begins as NaN, and bytes behind its end, which no kernel may write, are checked.
+  static constexpr size_t kAlignment = 128, kGuard = 1024;
+  static constexpr char kPattern = '\xff';
 
   Block(const Grid& grid, const std::function<void(Lane&)>& body, FibreStacks& stacks)
       : grid_(grid), body_(body), stacks_(stacks), warps_(static_cast<size_t>((grid.threads + 31) / 32)) {
@@ -38,11 +41,10 @@ class Block {
 
   // Makes it the block at (x, y), whose lanes take turns in this order; the one before has run. Barriers count on.
   void begin(int64_t x, int64_t y, const std::vector<int>& order) {
-    constexpr size_t kAlignment = 128;
     x_ = x;
     y_ = y;
     order_ = order;
-    shared_.assign(grid_.shared + kAlignment, '\xff');
+    shared_.assign(kAlignment + grid_.shared + kGuard, kPattern);
     all_.running = grid_.threads;
     for (Barrier& warp : warps_) warp.running = 0;
     fibres_.clear();
@@ -71,6 +73,9 @@ class Block {
         break;
       }
     }
+    const char* behind = shared() + grid_.shared;
+    if (!error_ && !std::all_of(behind, behind + kGuard, [](char c) { return c == kPattern; }))
+      error_ = std::make_exception_ptr(std::logic_error("a block has written behind its shared memory"));
     if (error_) std::rethrow_exception(error_);
   }
 
@@ -101,7 +106,8 @@ class Block {
   int64_t x() const { return x_; }
   int64_t y() const { return y_; }
   char* shared() {
-    return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(shared_.data()) + 127) & ~uintptr_t{127});
+    constexpr uintptr_t kMask = kAlignment - 1;
+    return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(shared_.data()) + kMask) & ~kMask);
   }
   char* slot(int warp, int parity, int lane) {
     return slots_.data() +

@@ -38,7 +38,7 @@ struct GraphStats {
   size_t launches = 0;
   size_t waits = 0;     // of one stream for another
   size_t barriers = 0;  // places where threads or queues wait for each other
-  size_t bytes = 0;     // host memory of the graph object
+  size_t bytes = 0;     // of the graph object: host memory, or what the device's memory lost when it was made
   uint64_t replays = 0;
   size_t copies_to_host = 0;  // that each replay makes; a step is meant to have none
 };

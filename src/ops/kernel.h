@@ -6,10 +6,12 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -60,6 +62,10 @@ struct KernelEntry {
   std::vector<int> host_operands;
 };
 
+// What an extension brings for a device whose kernels do not take the arguments of the C interface: its functions, at
+// LaunchArgs::constant.
+using ForeignParts = std::array<OpaqueKernel, std::tuple_size_v<decltype(KernelEntry::part)>>;
+
 class KernelRegistry {
  public:
   // CHECKs that the entry is complete and its name new.
@@ -72,12 +78,20 @@ class KernelRegistry {
   // Every entry for the op on the device with its verdict, one line each.
   std::string explain(DeviceKind device, const OpCall& call) const;
   const ParamLayout* layout(DeviceKind device, std::string_view name) const;
+  // The device's kernel that calls ForeignParts; null: its kernels take the arguments of the C interface themselves, or
+  // there is no way.
+  void add_foreign(DeviceKind device, OpaqueKernel caller) { foreign_[device] = caller; }
+  OpaqueKernel foreign(DeviceKind device) const {
+    const auto it = foreign_.find(device);
+    return it == foreign_.end() ? nullptr : it->second;
+  }
   const std::vector<std::unique_ptr<KernelEntry>>& entries() const { return entries_; }
 
  private:
   std::vector<std::unique_ptr<KernelEntry>> entries_;
   std::unordered_map<std::string, std::vector<const KernelEntry*>> by_op_;
   std::vector<std::unique_ptr<ParamLayout>> layouts_;
+  std::map<DeviceKind, OpaqueKernel> foreign_;
 };
 
 // "linear(bf16[T, 1024], bf16[3072, 1024])": a call in words, for messages.

@@ -70,6 +70,9 @@ class Call {
   reprise_call call_{};
 };
 
+// Whether the device's kernels are called with the arguments of the C interface, by position and threads.
+bool takes_c_arguments(DeviceKind kind) { return kind == DeviceKind::Cpu || kind == DeviceKind::Null; }
+
 Result<KernelEntry> entry_from(const reprise_kernel& k, const Platform& platform) {
   for (const char* text : {k.name, k.op, k.device})
     if (!text || !*text) return invalid("a kernel without a name, op or device");
@@ -86,6 +89,11 @@ Result<KernelEntry> entry_from(const reprise_kernel& k, const Platform& platform
   auto kind = parse_device_kind(k.device);
   if (!kind.is_ok()) return kind.status().at(name);
   e.device = *kind;
+  // A kernel of another device than the platform's is kept and never launched.
+  if (e.device == platform.device->info().kind && !takes_c_arguments(e.device) && !platform.kernels->foreign(e.device))
+    return error(Code::Unsupported,
+                 "kernel \"{}\": the device {} takes no kernels of extensions; allowed: cpu, cuda, null", name,
+                 k.device);
   e.score = k.score;
   e.index_dtype = k.index_dtype == REPRISE_I64 ? DType::I64 : DType::I32;
   e.accepts = [accepts = k.accepts](const OpCall& c) {
@@ -100,6 +108,13 @@ Result<KernelEntry> entry_from(const reprise_kernel& k, const Platform& platform
       return workspace(Call(c).get(), bound.value.data(), threads);
     };
   for (size_t i = 0; i < e.part.size(); ++i) e.part[i] = k.phase[i];
+  if (takes_c_arguments(e.device)) return e;
+  const auto parts = std::make_shared<const ForeignParts>(e.part);
+  e.part = {platform.kernels->foreign(e.device)};
+  e.bind = [bind = k.bind, parts](const OpCall& c, LaunchArgs& args) {
+    bind(Call(c).get(), reinterpret_cast<reprise_args*>(&args));
+    args.constant = parts.get();
+  };
   return e;
 }
 

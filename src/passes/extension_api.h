@@ -75,7 +75,8 @@ typedef struct {
 typedef void (*reprise_phase)(void);
 // The types behind it. On the CPU every thread calls it and computes its own share of the work; what is computed may
 // not depend on the number of threads. All threads finish phase 0 before phase 1 begins. On CUDA it launches on the
-// stream.
+// stream, a cudaStream_t, and returns: it may not wait, allocate or copy to the host, since the stream may be recording
+// a graph.
 typedef void (*reprise_cpu_kernel)(const reprise_args* args, const int64_t* live, int thread, int threads);
 typedef void (*reprise_null_kernel)(const reprise_args* args, const int64_t* live);
 typedef void (*reprise_cuda_kernel)(const reprise_args* args, const int64_t* live, void* stream);
@@ -83,7 +84,7 @@ typedef void (*reprise_cuda_kernel)(const reprise_args* args, const int64_t* liv
 typedef struct {
   const char* name;     // unique: "cpu.my_op.f32"
   const char* op;       // known already, or declared before
-  const char* device;   // "cpu", "cuda", "ascend", "null"; entries of other devices are kept and not used
+  const char* device;   // "cpu", "cuda", "null"; entries of other devices than the one in use are kept
   int32_t score;        // the highest among the kernels that accept a call wins; a tie is an error
   int32_t index_dtype;  // REPRISE_I32 or REPRISE_I64: what it takes for operands declared as Index; 0: REPRISE_I32
   // NULL, or why not: one line that lives as long as the extension.

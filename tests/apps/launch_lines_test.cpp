@@ -122,7 +122,6 @@ TEST(LaunchLines, WhatCannotBeDoneIsOneClearLine) {
       {"--tensor-parallel-size 65", "--tp-size 65 is out of range; allowed: 1 to 64"},
       {"--data-parallel-size 65", "--dp-size 65 is out of range; allowed: 1 to 64"},
       {"--dp-size 16 --tp-size 8", "--dp-size 16 with --tp-size 8: 128 processes; allowed: 64 in all"},
-      {"--device cuda --dp-size 2", "with --device cuda allowed: 1"},
       {"--dp-size 2 --load-balance-method best",
        "--load-balance-method: \"best\" is not known; allowed: auto, round_robin, "},
       {"--nnodes 2 --node-rank 1", "--nnodes 2 with --tp-size 1: a host has at least one rank; allowed: 1 to 1"},

@@ -173,6 +173,21 @@ TEST(Extension, StaysLoadedAsLongAsThePlatform) {
   EXPECT_FALSE(loaded());
 }
 
+// Its kernels are called otherwise, and there is no way for those of extensions yet.
+TEST(Extension, AscendTakesNoKernels) {
+  DeviceOptions options;
+  options.kind = DeviceKind::Ascend;
+  options.ascend_runtime = "sim";
+  auto p = make_platform(options);
+  ASSERT_TRUE(p.is_ok()) << p.status().message();
+  const Status status = load_extension(library("other_devices"), *p);
+  EXPECT_NE(status.message().find("kernel \"ascend.add.mine\": the device ascend takes no kernels of extensions; "
+                                  "allowed: cpu, cuda, null"),
+            std::string::npos)
+      << status.message();
+  EXPECT_TRUE(platform_with(library("other_devices")).is_ok()) << "they are kept and not used";
+}
+
 TEST(Extension, BadOnesGetOneClearError) {
   const std::string not_a_library = testing_support::temporary_path("not_a_library.so");
   std::ofstream(not_a_library) << "no ELF at all";

@@ -48,6 +48,18 @@ TEST(SimtExecutor, ALaneThatLeavesABarrierBehindIsAnError) {
   EXPECT_THROW(run_grid({1, 1, 32, 0}, Order::Ascending, part), std::logic_error);
 }
 
+TEST(SimtExecutor, SharedMemoryEndsWhereTheLaunchSays) {
+  const auto write = [](size_t at) {
+    run_grid({2, 1, 32, 100}, Order::Ascending, [at](Lane& lane) {
+      if (lane.block() == 1 && lane.thread() == 7) lane.shared()[at] = 1;
+    });
+  };
+  write(0);
+  write(99);
+  EXPECT_THROW(write(100), std::logic_error);
+  EXPECT_THROW(write(1000), std::logic_error);
+}
+
 TEST(SimtExecutor, CopiesArriveAtTheWait) {
   const std::vector<float> from{1, 2, 3, 4, 5, 6, 7, 8};
   float before = 0, after[8] = {};

@@ -173,6 +173,8 @@ std::vector<Param> mode_params() {
       if (no_gpu().empty()) out.push_back({model, dtype, true});
   out.push_back({"qwen3_tied", DType::BF16, false});
   out.push_back({"qwen3_5", DType::F16, false});  // with states
+  out.push_back({"deepseek_v2_lite", DType::BF16, false});
+  out.push_back({"mixtral_top2", DType::BF16, false});
   return out;
 }
 

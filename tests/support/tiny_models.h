@@ -127,6 +127,9 @@ struct EngineSetup {
   int64_t most_drafts = 0;
   bool live_sizes = true;          // of the CPU; false: graphs freeze sizes
   engine::VerifyRows verify = {};  // where they do
+  int64_t verify_replay = 0;
+  std::vector<engine::Fault> faults = {};
+  std::string reports = {};  // where differences are written down
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -165,6 +168,9 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
     o.graph.prefill_sizes = {std::min<int64_t>(s.chunk, 64)};
   }
   o.graph.verify = s.verify;
+  o.graph.verify_replay = s.verify_replay;
+  o.graph.faults = s.faults;
+  o.graph.report_dir = s.reports;
   // A dynamically scaled window may be exceeded; that is its purpose.
   o.max_total_tokens = s.total_tokens ? s.total_tokens : 16 * s.context;
   return engine::Engine::create(o, std::move(platform));

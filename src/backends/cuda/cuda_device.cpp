@@ -302,6 +302,8 @@ Result<CudaParts> make_cuda_device(const CudaOptions& options) {
   info.isa = fmt::format("sm_{}", architecture);
   info.name = fmt::format("{} ({})", p.name, info.isa);
   info.memory_bytes = p.totalGlobalMem;
+  size_t total = 0;  // as above
+  RETURN_IF_ERROR(check(cudaMemGetInfo(&info.free_bytes, &total), "ask for the device's free memory"));
   info.host_visible = false;
   info.asynchronous = true;
   // A patch runs the launch once more, and one of NCCL's would have to run on all ranks.

@@ -180,6 +180,12 @@ class CudaGraph final : public DeviceGraph {
     return change;
   }
 
+  static Result<size_t> free_memory() {
+    size_t free = 0, total = 0;
+    RETURN_IF_ERROR(check(cudaMemGetInfo(&free, &total), "ask for the device's free memory"));
+    return free;
+  }
+
   Status finish() {
     ASSIGN_OR_RETURN(const Nodes nodes, nodes_of(graph_.get()));
     for (cudaGraphNode_t node : nodes) {
@@ -191,11 +197,16 @@ class CudaGraph final : public DeviceGraph {
       stats_.copies_to_host += copy.kind == cudaMemcpyDeviceToHost ? 1 : 0;
     }
     stats_.launches = launches_.size();
-    stats_.bytes = launches_.capacity() * sizeof(Patchable);  // the runtime does not tell what it holds itself
+    ASSIGN_OR_RETURN(const size_t before, free_memory());
     RETURN_IF_ERROR(check(cudaGraphInstantiate(&exec_, graph_.get(), 0), "instantiate the graph"));
     // Else the first replay pays for it.
     RETURN_IF_ERROR(check(cudaGraphUpload(exec_, scratch_->native()), "upload the graph"));
-    return scratch_->synchronize();
+    RETURN_IF_ERROR(scratch_->synchronize());
+    // The runtime does not tell what a graph takes. It takes memory in pieces for several graphs, and others may use
+    // the GPU meanwhile, so one graph's number is rough, and the sum of many is near.
+    ASSIGN_OR_RETURN(const size_t after, free_memory());
+    stats_.bytes = before > after ? before - after : 0;
+    return Status::ok();
   }
 
   OwnedGraph graph_;  // names the nodes of exec_

@@ -32,6 +32,7 @@ struct LaunchLimits {
 class Launch {
  public:
   LaunchLimits limits;
+  void* native_stream = nullptr;  // a cudaStream_t; of the SIMT executor null
   void* workspace = nullptr;
 
   int64_t size(Dim d) const { return d.value(*live_); }

@@ -43,7 +43,10 @@ class DeviceLaunch final : public Launch {
     if (shared > kUsualShared) {
       const cudaError_t set =
           cudaFuncSetAttribute(run_kernel<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-      if (set != cudaSuccess) return fail("the kernel needs more shared memory than a block of this GPU has");
+      if (set != cudaSuccess) {
+        (void)cudaGetLastError();  // else launch_parts() would report that, and not these words
+        return fail("the kernel needs more shared memory than a block of this GPU has");
+      }
     }
     run_kernel<K><<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(blocks_y)),
                     static_cast<unsigned>(threads), shared, stream_>>>(kernel);

@@ -4,7 +4,19 @@
 
 namespace reprise::cuda {
 
+namespace {
+
+// Kernels of extensions launch by themselves (passes/extension_api.h: reprise_cuda_kernel).
+void run_foreign(const LaunchArgs& args, const LiveSizes& live, Launch& launch) {
+  using Foreign = void (*)(const LaunchArgs* args, const int64_t* live, void* stream);
+  for (const OpaqueKernel part : *static_cast<const ForeignParts*>(args.constant))
+    if (part) reinterpret_cast<Foreign>(part)(&args, live.value.data(), launch.native_stream);
+}
+
+}  // namespace
+
 void register_cuda(KernelRegistry& kernels, const KernelTable& table) {
+  kernels.add_foreign(DeviceKind::Cuda, opaque(run_foreign));
   register_elements(kernels, table);
   register_rotation(kernels, table);
   register_products(kernels, table);

@@ -21,6 +21,7 @@ const char* launch_all(const Thunk& thunk, const LiveSizes& live, cudaStream_t s
                        Blas* blas) {
   DeviceLaunch launch(stream, blas);
   launch.limits = limits;
+  launch.native_stream = stream;
   for (OpaqueKernel part : thunk.part)
     if (part) reinterpret_cast<CudaKernel>(part)(thunk.args, live, launch);
   return launch.failure();
