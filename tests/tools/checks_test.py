@@ -540,9 +540,9 @@ esac
         self.only('docs/a.md:2: "none" is not a command', "Some\n`reprise none`.\n")
 
     def test_scripts(self):
-        self.write("dev", "all_checks='one two'\ndo_check() {\ndo_new-op() {\n")
+        self.write("dev", "all_checks='one two'\nnamed_checks='four'\ndo_check() {\ndo_new-op() {\n")
         self.write("tools/a.py", 'parser.add_argument("--only")\n')
-        for fine in ("./dev check one", "./dev new-op x", "./dev help", "./dev VERB", "tools/a.py --only x", "./dev"):
+        for fine in ("./dev check one", "./dev check four two", "./dev new-op x", "./dev help", "./dev VERB", "tools/a.py --only x", "./dev"):
             self.assertEqual(self.errors(f"`{fine}`\n"), [])
         for bad, words in {"./dev none": 'no verb "none"', "./dev check three": 'no "three"',
                            "tools/b.py": "no tools/b.py", "tools/a.py --none": "no flag --none"}.items():
