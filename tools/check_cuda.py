@@ -119,8 +119,9 @@ def main() -> int:
                 unfinished.append(f"sm_{arch} {source.name}")
                 continue
             kernels = result["kernels"]
-            told = f"{len(kernels):4} kernels, {max(k['registers'] for k in kernels):3} registers at most" if kernels else ""
-            print(f"sm_{arch:4} {source.name:20} {result['seconds']:6.1f} s  {told}".rstrip(), flush=True)
+            most = max((k["registers"] for k in kernels), default=0)
+            found = f"{len(kernels):4} kernels, {most:3} registers at most" if kernels else ""
+            print(f"sm_{arch:4} {source.name:20} {result['seconds']:6.1f} s  {found}".rstrip(), flush=True)
             faults += [f"{source}: sm_{arch}: {fault}" for fault in result["faults"]]
     if unfinished:
         print(f"note: {len(unfinished)} of {len(tasks)} not compiled in {args.seconds:.0f} s: {', '.join(unfinished)}")

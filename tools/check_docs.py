@@ -259,9 +259,9 @@ def errors_of_dev(root, words):
     verbs = set(re.findall(r"^do_([\w-]+)\(\)", text, re.M)) | {"help"}
     if words[1] not in verbs:
         return [f"./dev has no verb \"{words[1]}\""]
-    names = re.search(r"^all_checks='([^']*)'", text, re.M)
+    names = " ".join(re.findall(r"^(?:all|named)_checks='([^']*)'", text, re.M)).split()
     if words[1] == "check" and names:
-        return [f"./dev check has no \"{w}\"" for w in words[2:] if w not in names[1].split() and not is_placeholder(w)]
+        return [f"./dev check has no \"{w}\"" for w in words[2:] if w not in names and not is_placeholder(w)]
     return []
 
 

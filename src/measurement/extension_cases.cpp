@@ -5,6 +5,7 @@
 
 #include "api/model_settings.h"
 #include "graph/text.h"
+#include "models/step_spec.h"
 #include "passes/extension.h"
 #include "see/phase_view.h"
 
@@ -12,15 +13,10 @@ namespace reprise::measurement {
 namespace {
 
 // bf16 stands for the dtype that is asked for. Rows of logits are as many as tokens: one set of sizes, not two.
-TensorType case_type(TensorType type, const std::vector<Symbol>& symbols, DType dtype) {
+TensorType case_type(TensorType type, DType dtype) {
   if (type.dtype == dtype) type.dtype = kCaseDtype;
-  const auto number = [&](std::string_view name) {
-    const auto it = std::find_if(symbols.begin(), symbols.end(), [&](const Symbol& s) { return s.name == name; });
-    return static_cast<SymbolId>(it == symbols.end() ? 0 : it - symbols.begin() + 1);
-  };
-  const SymbolId tokens = number("T"), rows = number("L");
-  for (int i = 0; tokens && rows && i < type.shape.rank(); ++i)
-    if (type.shape[i].symbol == rows) type.shape[i] = Dim(type.shape[i].factor, tokens);
+  for (int i = 0; i < type.shape.rank(); ++i)
+    if (type.shape[i].symbol == models::kLogitRows) type.shape[i] = Dim(type.shape[i].factor, models::kTokens);
   return type;
 }
 
@@ -30,12 +26,10 @@ OpCase case_of(const Node& n, const Graph& graph, const ModelOfCases& model, int
   c.model = std::filesystem::path(model.path).lexically_normal().filename().string();
   if (c.model.empty()) c.model = model.path;
   c.symbols = graph.symbols();
-  for (Symbol& s : c.symbols)
-    if (s.name == "T" || s.name == "R")
-      s.bound = max_tokens;
-    else if (s.name == "Q")
-      s.bound = max_tokens + 1;
-  for (const Value* v : n.in) c.in.push_back(case_type(v->type, graph.symbols(), model.dtype));
+  const auto bound = [&](models::StepSymbol s) -> int64_t& { return c.symbols[s - 1].bound; };
+  bound(models::kTokens) = bound(models::kSequences) = max_tokens;
+  bound(models::kQueryBorders) = max_tokens + 1;
+  for (const Value* v : n.in) c.in.push_back(case_type(v->type, model.dtype));
   c.attrs = n.attrs;
   if (const AttrValue* out = c.attrs.find("out"); out && *out == AttrValue(std::string(dtype_name(model.dtype))))
     c.attrs.set("out", std::string(dtype_name(kCaseDtype)));

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/elapsed.h"
 #include "base/half.h"
 #include "measurement/expert_cases.h"
 #include "measurement/op_instructions.h"
+#include "models/step_spec.h"
 #include "ops/core.h"
 #include "ops/mutation.h"
 #include "passes/inline.h"
@@ -36,10 +39,15 @@ double median(std::vector<double> v) {
   return *middle;
 }
 
-bool is_weight(const OpSchema& op, size_t operand) {
+// Whether a checkpoint has it: no size is one of the step, and it is neither integers that point nor a cache. Other
+// integers are the biases of int8 products.
+bool is_weight(const OpSchema& op, size_t operand, const TensorType& type) {
   const OperandSchema& o = op.operands[operand];
-  return o.has_own_layout() || o.name.ends_with("weight") || o.name == "bias" || o.name == "scale" ||
-         o.name == "offset";
+  if (o.has_own_layout()) return true;
+  const bool of_step =
+      std::any_of(type.shape.dims().begin(), type.shape.dims().end(), [](Dim d) { return d.symbol != 0; });
+  if (of_step || o.is_index() || o.role == OperandRole::Cache) return false;
+  return type.dtype != DType::I32 || op.has(OperandRole::Weight);
 }
 
 // A call touches little of a cache.
@@ -58,7 +66,7 @@ Result<Graph> graph_of(const OpCase& c, const OpSchema& op, const nn::FusedOp* p
   for (const Symbol& s : c.symbols) RETURN_IF_ERROR(g.add_symbol(s.name, s.bound).status());
   std::vector<Value*> in;
   for (size_t i = 0; i < c.in.size(); ++i) {
-    const OpSchema& source = *ops.find(is_weight(op, i) ? "param" : "input");
+    const OpSchema& source = *ops.find(is_weight(op, i, c.in[i]) ? "param" : "input");
     ASSIGN_OR_RETURN(Node * n, g.add_source(source, op.operands[i].name, c.in[i]));
     in.push_back(n->result());
   }
@@ -90,6 +98,14 @@ class Numbers {
   uint64_t state_ = 0x9E3779B97F4A7C15u;
 };
 
+// Operands whose numbers are larger than those of others, which no role says: scales that make int8 of what norms give,
+// and offsets of some steps.
+struct Factor {
+  std::string_view operand;
+  float factor;
+};
+constexpr Factor kFactors[] = {{"scale", 40.0f}, {"offset", 5.0f}};
+
 // Values of weights and activations: floats, int8 and the int32 biases of int8 products.
 void fill_values(const std::string& name, DType dtype, int64_t n, uint8_t* out) {
   Numbers numbers(name);
@@ -100,8 +116,9 @@ void fill_values(const std::string& name, DType dtype, int64_t n, uint8_t* out) 
     }
     return;
   }
-  // Scales that make int8 of what norms give; offsets of some steps.
-  const float factor = name == "scale" ? 40.0f : name == "offset" ? 5.0f : 1.0f;
+  const auto* unusual =
+      std::find_if(std::begin(kFactors), std::end(kFactors), [&](const Factor& f) { return f.operand == name; });
+  const float factor = unusual == std::end(kFactors) ? 1.0f : unusual->factor;
   for (int64_t i = 0; i < n; ++i) {
     const float f = numbers.next() * factor;
     if (size_of(dtype) == 1) {  // below 64, so that a block's factors are finite as well
@@ -233,17 +250,18 @@ Result<std::unique_ptr<OpBench>> OpBench::make(const OpCase& c, DType dtype, con
 }
 
 // Inputs at their bounds. Integers are what a decode step has: every token another sequence's, with pages of its own.
+// An operand that takes an input of the step has the name of that input.
 void OpBench::fill() {
   const LiveSizes bound = case_.bounds();
   int64_t cache_tokens = 0, columns = 1;
   for (size_t i = 0; i < case_.in.size(); ++i) {
     const Shape& s = case_.in[i].shape;
     if (s.rank() == 5) cache_tokens = s[0].value(bound) * s[3].value(bound);
-    if (op_->operands[i].name == "page_table") columns = s[1].value(bound);
+    if (op_->operands[i].name == models::kPageTableInput) columns = s[1].value(bound);
   }
   for (size_t i = 0; i < case_.in.size(); ++i) {
     const std::string& name = op_->operands[i].name;
-    if (is_weight(*op_, i)) continue;
+    if (is_weight(*op_, i, case_.in[i])) continue;
     const TensorType& type = case_.in[i];
     const int64_t n = type.shape.elements(bound);
     auto* data = static_cast<uint8_t*>(staging_.input(name).value().data);
@@ -257,10 +275,10 @@ void OpBench::fill() {
     }
     const int64_t apart = std::max<int64_t>(1, std::min<int64_t>(kPageTokens, cache_tokens / std::max<int64_t>(1, n)));
     for (int64_t k = 0; k < n; ++k) {
-      const int64_t v = name == "slots"          ? k * apart
-                        : name == "context_lens" ? columns * kPageTokens
-                        : name == "state_write"  ? n + k  // behind those that are read
-                                                 : k;      // pages and borders of sequences, rows
+      const int64_t v = name == models::kSlotsInput        ? k * apart
+                        : name == models::kLengthsInput    ? columns * kPageTokens
+                        : name == models::kStateWriteInput ? n + k  // behind those that are read
+                                                           : k;     // pages and borders of sequences, rows
       const auto v32 = static_cast<int32_t>(v);
       std::memcpy(data + 4 * k, &v32, 4);
     }
@@ -270,7 +288,7 @@ void OpBench::fill() {
 void OpBench::route(int64_t tokens) {
   if (case_.one_sequence) {
     const int32_t borders[] = {0, static_cast<int32_t>(tokens)};
-    std::memcpy(staging_.input("cu_seqlens").value().data, borders, sizeof borders);
+    std::memcpy(staging_.input(models::kBordersInput).value().data, borders, sizeof borders);
   }
   if (case_.experts == 0) return;
   const Routing routing = Routing::of(tokens, case_.experts, case_.per_token);

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "compile/compiled_model.h"
+#include "ops/args/elements.h"
 
 namespace reprise::verification {
 namespace {
@@ -158,7 +159,7 @@ Status change_a_launch(Sums& s) {
   };
   RETURN_IF_ERROR(replay(4, {}));
   RETURN_IF_ERROR(s.expect(s.result(), 4).at("before the change"));
-  args.ptr[2] = elsewhere.data();
+  args.as<BinaryArgs>().out = {elsewhere.data()};
   const Patch patch{id, &args};
   RETURN_IF_ERROR(replay(5, {&patch, 1}));
   RETURN_IF_ERROR(s.expect(elsewhere.data(), 5).at("changed"));

@@ -1,9 +1,12 @@
 """Runs real clients against `reprise serve`: ./dev test clients [NAME...|all].
 
 Each client has a test file here (NAME_test.py) and a list of pinned packages (requirements/), which pip installs into a
-virtual environment under $REPRISE_CACHE/clients, once. pip is called as the user has set it up. The lists are complete, so nothing is resolved, and a list may leave out what a benchmark does not import. A client
-that does not install is named with the reason, and is no success: the status is 1 when a test failed or nothing ran.
-With --allow-absent a client that cannot be installed (no package index here) is named and forgiven.
+virtual environment under $REPRISE_CACHE/clients, once. pip is called as the user has set it up. The lists are
+complete, so nothing is resolved, and a list may leave out what a benchmark does not import. A client that does not
+install is named with the reason, and is no success: the status is 1 when a test failed or nothing ran.
+With --allow-absent a client that cannot be installed (no package index here) is named and forgiven. The clients that
+were absent, with the reasons, are in build/logs/clients-absent.txt, which .ci/run prints at its end; without any there
+is no such file.
 """
 
 import fcntl
@@ -74,12 +77,18 @@ def environment(name):
         return folder / "bin", None
 
 
+def absent_file():
+    return LOGS / "clients-absent.txt"
+
+
 def run(name):
     """Prints how it went; True, False, or None where the client is not to be had."""
     begin = time.monotonic()
     programs, why = environment(SHARED.get(name, name))
     if why:
         print(f"absent  {name}: it does not install here: {why}", flush=True)
+        with open(absent_file(), "a") as out:
+            print(f"{name}: {why}", file=out)
         return None
     installed = time.monotonic() - begin
     log = LOGS / f"clients-{name}.log"
@@ -112,6 +121,7 @@ def main(names):
     if only_check:
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
+    absent_file().unlink(missing_ok=True)
     results = [run(n) for n in names or QUICK]
     if allow_absent:
         return 1 if False in results else 0

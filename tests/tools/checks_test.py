@@ -540,9 +540,9 @@ esac
         self.only('docs/a.md:2: "none" is not a command', "Some\n`reprise none`.\n")
 
     def test_scripts(self):
-        self.write("dev", "all_checks='one two'\ndo_check() {\ndo_new-op() {\n")
+        self.write("dev", "all_checks='one two'\nnamed_checks='four'\ndo_check() {\ndo_new-op() {\n")
         self.write("tools/a.py", 'parser.add_argument("--only")\n')
-        for fine in ("./dev check one", "./dev new-op x", "./dev help", "./dev VERB", "tools/a.py --only x", "./dev"):
+        for fine in ("./dev check one", "./dev check four two", "./dev new-op x", "./dev help", "./dev VERB", "tools/a.py --only x", "./dev"):
             self.assertEqual(self.errors(f"`{fine}`\n"), [])
         for bad, words in {"./dev none": 'no verb "none"', "./dev check three": 'no "three"',
                            "tools/b.py": "no tools/b.py", "tools/a.py --none": "no flag --none"}.items():
@@ -556,6 +556,10 @@ class Ops(Tree):
                                        'ops.add(\n      "row_write(Cache(a!) cache) -> Tensor(a)", infer, "");\n')
         self.write("src/nn/fused/list.cpp", 'ops.add({"silu_mul(Tensor x) -> Tensor", "", f, {}});\n'
                                             'ops.add({.decl = "split(Tensor x) -> Tensor", .doc = ""});\n')
+        self.write("src/ops/schema.h", "enum class OperandRole : uint8_t {\n  Tensor,  // any\n  Rows,    // of x\n};\n")
+        self.write("src/ops/schema.cpp", 'TraitWord kTraitWords[] = {{"view", op_trait::kView},\n'
+                                         '                           {"hint", op_trait::kHint}};\n')
+        self.write("docs/add-an-op.md", "| `Tensor` | x |\n| `Rows` | x |\n| `view`, `hint` | x |\n")
 
     def errors(self, text, room="passes"):
         self.write(f"src/{room}/a.cpp", text)
@@ -564,6 +568,13 @@ class Ops(Tree):
     def test_declarations_are_found(self):
         self.assertEqual(check_ops.declared_ops(self.root), {"silu", "row_write", "silu_mul", "split"})
 
+    def test_the_page_has_every_trait_and_role(self):
+        for word, rows in (("hint", "| `Tensor` | `hint` |\n| `Rows` | x |\n| `view` | x |\n"),
+                           ("Rows", "| `Tensor` | `Rows` |\n| `view`, `hint` | x |\n")):
+            self.write("docs/add-an-op.md", rows)
+            self.assertEqual(check_ops.check(self.root),
+                             [f"docs/add-an-op.md: no table has `{word}` of src/ops/schema.h"])
+
     def test_what_bites(self):
         for line in ('if (n->op->name == "anything") return;', 'if (op.name != "x") return;',
                      'return "x" == n->op->name;', 'if (n->op->name.starts_with("linear")) return;',
@@ -571,7 +582,7 @@ class Ops(Tree):
                      '[](const OperandSchema& o) { return o.name == "starts"; }',
                      'const bool found = name == "silu";', 'return "silu_mul" != what;',
                      'if (schema.name == "x") return;  // why'):
-            for room in ("passes", "compile", "engine", "see"):
+            for room in check_ops.ROOMS:
                 errors = self.errors(f"int f();\n{line}\n", room)
                 self.assertEqual(len(errors), 1, (line, errors))
                 self.assertIn(f"src/{room}/a.cpp:2: ", errors[0])
@@ -584,6 +595,15 @@ class Ops(Tree):
                      'if (n->op->has(op_trait::kView)) return;'):
             self.assertEqual(self.errors(line + "\n"), [], line)
         self.assertEqual(self.errors('if (n->op->name == "silu") return;\n', "graph"), [])
+
+    def test_sizes_by_op(self):
+        for room, name, fine in (("measurement", "op_cases.cpp", True), ("measurement", "op_bench.cpp", False),
+                                 ("see", "op_cases.cpp", False)):
+            self.write(f"src/{room}/{name}", 'if (op == "silu") return {rows(f)};\n')
+            self.assertEqual(check_ops.check(self.root) == [], fine, (room, name))
+            (self.root / f"src/{room}/{name}").unlink()
+        self.write("src/measurement/op_cases.cpp", 'if (n->op->name == "silu") return {rows(f)};\n')
+        self.assertEqual(len(check_ops.check(self.root)), 1)
 
     def test_the_repository(self):
         self.assertEqual(check_ops.check(ROOT), [])

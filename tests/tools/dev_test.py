@@ -1,6 +1,9 @@
 """./dev answers wrong usage with status 2, its checks fail when they should, and its skeletons compile."""
 
 import concurrent.futures
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -172,6 +175,47 @@ class Dev(Repository):
         self.assertGreater(len(verbs), 8)
         for verb in verbs:
             self.assertIn(f"\n  {verb} ", output)
+
+
+class AbsentClients(Repository):
+    """Clients that do not install are forgiven in continuous integration, and named at its end."""
+
+    def runner(self):
+        spec = importlib.util.spec_from_file_location("clients_run", self.root / "tests/clients/run.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def test_those_that_do_not_install_are_listed(self):
+        run, output = self.runner(), io.StringIO()
+        absent = self.root / "build/logs/clients-absent.txt"
+        run.environment = lambda name: (None, f"no index has {name}")
+        with contextlib.redirect_stdout(output):
+            self.assertEqual(run.main(["--allow-absent", "openai", "otlp"]), 0)
+            self.assertEqual(absent.read_text(), "openai: no index has openai\notlp: no index has otlp\n")
+            self.assertEqual(run.main(["openai"]), 1)
+            self.assertEqual(absent.read_text(), "openai: no index has openai\n")
+            run.run = lambda name: True
+            self.assertEqual(run.main(["--allow-absent", "openai"]), 0)
+        self.assertFalse(absent.exists())
+        self.assertIn("absent  otlp: it does not install here: no index has otlp", output.getvalue())
+
+    def test_the_end_of_continuous_integration_names_them(self):
+        shutil.copytree(ROOT / ".ci", self.root / ".ci")
+        self.write("dev", "#!/usr/bin/env bash\n")
+        (self.root / "dev").chmod(0o755)
+        if not os.access(self.root / "dev", os.X_OK):
+            self.skipTest("nothing in temporary folders is executed here")
+
+        def end():
+            done = subprocess.run(["bash", ".ci/run"], cwd=self.root, env=ENVIRONMENT, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        self.assertNotIn("NOT TESTED", end())
+        self.write("build/logs/clients-absent.txt", "openai: no index\n")
+        self.assertTrue(end().endswith("\n== NOT TESTED: 1 client suites, which could not be installed here\n"
+                                       "openai: no index\n"))
 
 
 class ThreadSanitizer(Repository):
