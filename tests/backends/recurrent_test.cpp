@@ -196,6 +196,30 @@ TEST_P(Recurrent, TheGatedDeltaRuleHasTheSameBitsInChunksBatchesAndThreads) {
     }
 }
 
+// Many states of one row each are stored past the caches, where they lie so that they can be.
+TEST_P(Recurrent, ManyStatesHaveTheBitsOfEachAlone) {
+  for (Delta m : {Delta{DType::BF16, 8, 2, 128, 128}, Delta{DType::BF16, 8, 2, 128, 136}}) {
+    constexpr int32_t kSequences = 9;
+    const DeltaRows rows = make_rows(m, 2 * kSequences, 13);
+    std::vector<Part> prompts, parts;
+    for (int32_t i = 0; i < kSequences; ++i) {
+      prompts.push_back({i, 2 * i + 1, 1, 2 + i});
+      parts.push_back({2 * i + 1, 2 * i + 2, 2 + i, 2 + kSequences + i});
+    }
+    const TestTensor states =
+        delta_step(runner, m, rows, empty_states({m.heads, m.key, m.value}, 2 + 2 * kSequences), prompts)[0];
+    for (const int threads : {1, 3}) {
+      const auto together = delta_step(runner, m, rows, states, parts, threads);
+      for (const int32_t i : {0, 4, kSequences - 1}) {
+        const auto alone = delta_step(runner, m, rows, states, {parts[static_cast<size_t>(i)]});
+        expect_same_bits(rows_of(together[1], i, 1), alone[1], m.name());
+        const int64_t written = parts[static_cast<size_t>(i)].write;
+        expect_same_bits(state_of(together[0], written), state_of(alone[0], written), m.name());
+      }
+    }
+  }
+}
+
 // A sequence without rows keeps its state; so does a step that is run again.
 TEST_P(Recurrent, AStepMayRunAgainAndAStateIsCarriedOver) {
   const Delta m;

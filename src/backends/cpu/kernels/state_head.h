@@ -18,6 +18,7 @@
 #include "backends/cpu/kernels/delta_shape.h"
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/float_mode.h"
+#include "backends/cpu/kernels/stream.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
@@ -81,6 +82,9 @@ struct StateHead {
     float* at = l.scratch<float>(delta_thread_floats(a.key) * static_cast<int64_t>(sizeof(float)));
     tile = {at, at + kDeltaRows * pitch, at + 2 * kDeltaRows * pitch, at + (2 * pitch + 1) * kDeltaRows, pitch, 0.0f};
     kept = at + delta_rows_floats(a.key);
+    const int64_t bytes = l.size(a.sequences) * a.heads * a.key * a.value * static_cast<int64_t>(sizeof(float));
+    const void* states = static_cast<const float*>(a.state);
+    streams = bytes >= kStreamedStates && a.value % 16 == 0 && reinterpret_cast<uintptr_t>(states) % kLine == 0;
   }
 
   // Sixteen of `n` numbers from `at` on; kWhole: all of them are there.
@@ -96,8 +100,9 @@ struct StateHead {
   }
 
   // One row over n columns of a state, 32 at most, from one place to another, which may be the same. Both have `stride`
-  // numbers from key to key; kState: 32 of them may be touched. Without `out` it has no query.
-  template <bool kState, bool kRow, typename V>
+  // numbers from key to key; kState: 32 of them may be touched; kStream: the new state goes past the caches. Without
+  // `out` it has no query.
+  template <bool kState, bool kRow, typename V, bool kStream = false>
   void step(const StateTile& rows, const float* from, float* to, int64_t stride, int64_t t,
             const typename V::Type* value, T* out, int64_t n) const {
     const float *k = rows.k + t * rows.pitch, *q = out ? rows.q + t * rows.pitch : k;
@@ -126,8 +131,13 @@ struct StateHead {
       const F32x16 key = splat(k[j]), query = splat(q[j]);
       const F32x16 v0 = fma(key, u0, sixteen<F32, kState>(row, 0, n) * decay),
                    v1 = fma(key, u1, sixteen<F32, kState>(row, 16, n) * decay);
-      put<F32, kState>(to + j * stride, 0, n, v0);
-      put<F32, kState>(to + j * stride, 16, n, v1);
+      if constexpr (kStream) {
+        stream(to + j * stride, v0);
+        stream(to + j * stride + 16, v1);
+      } else {
+        put<F32, kState>(to + j * stride, 0, n, v0);
+        put<F32, kState>(to + j * stride, 16, n, v1);
+      }
       o0[chain] = fma(v0, query, o0[chain]);
       o1[chain] = fma(v1, query, o1[chain]);
     };
@@ -149,6 +159,8 @@ struct StateHead {
   template <bool kWhole>
   void steps(const float* from, float* to, int64_t rows, const T* value, T* out, int64_t n) const {
     const int64_t next = a.heads * a.value;
+    if (kWhole && rows == 1 && streams && from != to)
+      return step<kWhole, kWhole, E, kWhole>(tile, from, to, a.value, 0, value, out, n);
     if (rows == 1) return step<kWhole, kWhole, E>(tile, from, to, a.value, 0, value, out, n);
     take<kWhole>(from, n);
     for (int64_t t = 0; t < rows; ++t)
@@ -270,6 +282,10 @@ struct StateHead {
   Rule rule;
   StateTile tile;
   float* kept;  // columns of a state
+  // A step of one row reads a state from one slot and writes it to another, whose old lines nobody needs: stores past
+  // the caches save reading them. Few states may be in a cache when the next step comes.
+  bool streams;
+  static constexpr int64_t kStreamedStates = int64_t{4} << 20, kLine = 64;
 };
 
 template <typename E, typename Rule>
@@ -284,6 +300,7 @@ void work_on_states(const typename Rule::Args& a, const Launch& l) {
     work.run(head / a.heads, head % a.heads, first, last);
     i += last - first;
   }
+  if (work.streams) stream_end();
   const int32_t* borders = a.cu_seqlens;
   typename E::Type* out = a.out;
   const int64_t used = borders[sequences], row = a.heads * a.value;
