@@ -28,6 +28,7 @@ measurements contradict are replaced by those measurements. No constant is fitte
   readings    whole decode steps in both readings
   proof       a model of full depth beside what two depths say of it
   prefill     piecewise prefill over prompt lengths, where launches cost the host more
+  overlap     decode steps one at a time and overlapped
   decode      fused decode in whole graphs, where launches cost the host more
   ops         fused kernels beside their parts, and the original system's
   experts     experts in bf16 and int8
@@ -180,10 +181,10 @@ class Model:
         line = next(line for line in self.constants() if " GB/s" in line)
         return float(re.search(r"([0-9.]+) GB/s", line).group(1)) * 1e3
 
-    def bench(self, folder, quantisation, batches, input_len, *flags, layers=None, env=None):
+    def bench(self, folder, quantisation, batches, input_len, *flags, layers=None, env=None, output_len=6):
         """{batch: (decode step ms, prefill ms)}"""
         words = ["bench", "one-batch", "--json", "--device", "ascend", "--ascend-runtime", "sim", "--dtype", "bfloat16",
-                 "--load-format", "dummy", "--repeat", "3", "--log-level", "error", "--output-len", "6",
+                 "--load-format", "dummy", "--repeat", "3", "--log-level", "error", "--output-len", str(output_len),
                  "--chunked-prefill-size", str(CHUNK), "--model-path", self.path(folder), "--quantization", quantisation,
                  "--batch-size", ",".join(map(str, batches)), "--input-len", str(input_len), *map(str, flags)]
         if layers:
@@ -231,6 +232,22 @@ def part_modes(model):
     lines = ["| model | batch | decode ms: eager | piecewise | whole | eager / whole | prefill ms: eager | piecewise | "
              "ratio |", "|---|---|---|---|---|---|---|---|---|"]
     return lines + mode_rows(model, SHAPES, model.args.input_len)
+
+
+OVERLAPPED = [("Qwen3-8B bf16", "qwen3-8b", "none"), ("Qwen3-32B W8A8", "qwen3-32b", "w8a8_int8")]
+
+
+def part_overlap(model):
+    """An answer of two tokens has one decode step. Nothing is submitted behind it, as without overlap."""
+    batches, length = [1, 16], 512
+    lines = ["| model | batch | TPOT ms: one step at a time | overlapped | saved us | saved |",
+             "|---|---|---|---|---|---|"]
+    for name, folder, quantisation in OVERLAPPED:
+        flags = [*MODES[2][1], *sizes_for(batches, length)]
+        alone, ahead = (model.whole_model(folder, quantisation, batches, length, *flags, output_len=n) for n in (2, 6))
+        lines += [f"| {name} | {b} | {alone[b][0]:.3f} | {ahead[b][0]:.3f} | {(alone[b][0] - ahead[b][0]) * 1e3:.0f} | "
+                  f"{(1 - ahead[b][0] / alone[b][0]) * 100:.2f} % |" for b in batches]
+    return lines
 
 
 def die_of_a3(model):
@@ -833,7 +850,8 @@ PARTS = {"summary": part_summary, "kernels": part_kernels, "updates": part_updat
          "shared-experts": part_shared_experts, "expert-ranks": part_expert_ranks, "passes": part_passes,
          "speeds": part_speeds, "end-to-end": part_end_to_end, "mla": part_mla, "modes": part_modes,
          "modes-a3": part_modes_a3, "readings": part_readings,
-         "proof": part_proof, "prefill": part_prefill, "decode": part_decode, "ops": part_ops, "experts": part_experts,
+         "proof": part_proof, "prefill": part_prefill, "overlap": part_overlap, "decode": part_decode,
+         "ops": part_ops, "experts": part_experts,
          "fia": part_fia, "launches": part_launches, "streams": part_streams,
          "prefetch": part_prefetch, "queues": part_queues, "constants": part_constants}
 

@@ -1,4 +1,5 @@
-// The list of backends: makes a device by kind and registers its kernels. The only place that knows them all.
+// The list of backends: makes a device by kind and registers its kernels. The only place that lists them all. The
+// caller owns the platform that was made. Plain functions without state; the thread that opens an engine calls them.
 #pragma once
 
 #include <memory>

@@ -52,9 +52,9 @@ struct Chosen {
 // Once for each reason: programs of several sizes choose the same kernels.
 void announce_once(const std::string& text) {
   static std::mutex mutex;
-  static std::set<std::string> told;
+  static std::set<std::string> reported;
   std::lock_guard lock(mutex);
-  if (told.insert(text).second) log::notice("{}", text);
+  if (reported.insert(text).second) log::notice("{}", text);
 }
 
 void announce_refusals(const KernelEntry& chosen, const OpCall& call, const Platform& platform) {

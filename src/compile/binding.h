@@ -1,7 +1,7 @@
 // Binding: a graph matched to a device: which kernel runs each node and in which layout each parameter is stored.
 //
 // select_kernels() is the one place where a graph meets the kernel registry. The result points into the graph and the
-// registry and lives no longer than they do.
+// registry and lives no longer than they do. A pure function; any thread that may read the graph.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // AlignedPool: a MemoryPool over a runtime that promises less alignment than pools do, and memory that is not zeroed.
 //
 // Derived classes say how memory is taken, given back and zeroed; what they do it with must outlive the buffers, as the
-// pool does.
+// pool does. The device owns the pool; any thread may allocate, so the derived functions must allow that.
 #pragma once
 
 #include "device/memory.h"

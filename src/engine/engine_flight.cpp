@@ -263,7 +263,7 @@ Status Engine::launch_beside(Flight& f) {
   RETURN_IF_ERROR(stream_->record(*marks.begin));
   if (options_.member) {
     RETURN_IF_ERROR(tell_beside(f, slot));
-    f.told = options_.member->message();
+    f.message = options_.member->message();
   }
   f.status = runner.launch(f.plan, tokens, f.live, *stream_, f.output);
   last_ = runner.last_program();
@@ -354,10 +354,10 @@ void Engine::finish(Flight& f) {
   // A rank that has not launched the step would let this one wait for it without end.
   if (done.is_ok() && options_.member) {
     done = options_.member->await_followers();
-    options_.member->want(f.told);
+    options_.member->want(f.message);
   }
   if (done.is_ok() && !f.again) done = stream_->synchronize(*marks.end);
-  if (options_.member) options_.member->have(f.told);
+  if (options_.member) options_.member->have(f.message);
   if (!done.is_ok() && options_.member) {
     options_.member->abort(fmt::format("rank 0: {}", done.message()));
     done = options_.member->lost();

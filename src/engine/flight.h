@@ -45,7 +45,7 @@ struct Flight {
   bool done = false;
   Status status;  // of the launch, then of the step
   double begun_us = 0;
-  uint64_t told = 0;  // the number of the message by which ranks know it
+  uint64_t message = 0;  // the number of the message by which ranks know it
   std::optional<double> gap_us;
 
   // An output of the step in memory of the host, there once the step is done.

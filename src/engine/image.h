@@ -1,5 +1,6 @@
 // ImageInput: an image on its way into a sequence, or a pair of frames of a video: its patches, and what stands for it
-// in the prefix cache. Immutable once made; shared by the sequences that show it.
+// in the prefix cache. Immutable once made and shared by the sequences that show it; any thread may read it. A
+// SequenceImage is a plain value of its sequence.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // make_program(): a model's forward function at given sizes, through the passes, matched to the device and planned;
-// from the plan cache when it has been made before by the same code for the same model. Stateless.
+// from the plan cache when it has been made before by the same code for the same model. Plain functions without state;
+// the thread that calls owns the result, and is the only one at the plan cache.
 #pragma once
 
 #include "compile/plan_cache.h"

@@ -3,7 +3,7 @@
 // It traces the model at each phase's bounds, runs the passes, selects kernels and plans memory; then,
 // once parameters and caches exist, binds everything into one shared arena and captures, largest size first. What
 // cannot be captured degrades (sizes are dropped, then whole becomes piecewise, then eager) and keeps the reason,
-// unless capturing is required. Used once, at start-up.
+// unless capturing is required. The engine makes one at start-up and uses it once, on the thread that opens the engine.
 #pragma once
 
 #include <array>

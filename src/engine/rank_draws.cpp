@@ -14,8 +14,8 @@ static_assert(sizeof(draw::Candidate) == sizeof(uint64_t));
 // Words of a rank and row: what it sends for the draw, then the best tokens of the row as the model gave it.
 constexpr int64_t kDrawnWords = 2 + 2 * draw::kMostCandidates, kToldWords = 2 + 2 * kMostTopTokens;
 
-// The draw whose candidates are the tokens that are told beside a log-probability: they are weighed as they are.
-constexpr Draw told(int32_t count) {
+// The draw whose candidates are the tokens reported with a log-probability: they are weighed as they are.
+constexpr Draw logprob_draw(int32_t count) {
   Draw d;
   d.scale = 1;
   d.top_k = count;
@@ -217,7 +217,7 @@ Status RankDraws::send_best() {
     send(row.own, row.draw, false, draw::kMostCandidates, words);
     words[kDrawnWords] = 0;
     const int32_t shown = std::min<int32_t>(row.logprobs, kMostTopTokens);
-    if (shown > 0) send(row.plain, told(shown), true, kMostTopTokens, words + kDrawnWords);
+    if (shown > 0) send(row.plain, logprob_draw(shown), true, kMostTopTokens, words + kDrawnWords);
   }
   return meet(p, static_cast<int64_t>(rows_.size()), rank_ * kWords, kWords);
 }

@@ -4,8 +4,11 @@
 //
 // The eager run comes first and says what the outputs, every cache page and the states of the step's sequences must be;
 // a second eager run with other tokens spoils what the step writes; then the replay must put all of it right again. A
-// step may run so often because it reads nothing of what it writes (models::CacheSpec::idempotent). So a replay
-// that computes something else, writes elsewhere, or does not write, is seen, regardless of the device's cache layout.
+// step may run so often because it reads nothing of what it writes: keys and values are written by position, and a
+// state is read from one slot and written to another (kv/state_pool.h). The check does not ask
+// models::CacheSpec::idempotent: the number of slots follows from that field, and they take turns once a step. So a
+// replay that computes something else, writes elsewhere, or does not write, is seen, regardless of the device's cache
+// layout.
 // On a difference the sequences' caches are computed anew from their tokens (same bits, see docs/tour.md), so that
 // serving goes on with the right answer, and a report with everything needed to reproduce it is written. Over ranks the
 // front drives a check, and every rank runs, keeps and compares what is its own. Owned by an engine; one thread at a

@@ -1,5 +1,5 @@
-// The IR's text form: print() and parse() are inverse, so that graphs can be read, compared, stored and written by
-// hand.
+// The IR's text form: print() and parse_graph() are inverse, so that graphs can be read, compared, stored and written
+// by hand. Pure functions; any thread that may read the graph. The caller owns the graph that was parsed.
 //
 //   graph "toy" {
 //     symbol T <= 2048

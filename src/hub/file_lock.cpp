@@ -17,7 +17,7 @@ Result<FileLock> FileLock::take(const std::string& path, const std::function<voi
                                 const std::function<bool()>& stop) {
   std::error_code problem;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), problem);
-  for (bool told = false;;) {
+  for (bool reported = false;;) {
     // Another user of the folder must be able to open it too.
     FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664));
     if (lock.fd_ < 0) return error(Code::Invalid, "{}: {}", path, std::strerror(errno));
@@ -28,7 +28,7 @@ Result<FileLock> FileLock::take(const std::string& path, const std::function<voi
       return lock;
     }
     if (errno != EWOULDBLOCK && errno != EINTR && errno != EACCES) return lock;
-    if (!std::exchange(told, true) && waits) waits();
+    if (!std::exchange(reported, true) && waits) waits();
     if (stop && stop()) return error(Code::Cancelled, "interrupted");
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

@@ -1,5 +1,5 @@
-// A shared library that is opened when it is first needed, so that the program starts where it is missing. It stays
-// open until the program ends.
+// SharedLibrary: a shared library that is opened when it is first needed, so that the program starts where it is
+// missing. It stays open until the program ends. A plain value; any thread.
 #pragma once
 
 #include <initializer_list>

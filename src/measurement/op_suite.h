@@ -37,8 +37,8 @@ struct OpPlan {
 };
 
 OpPlan plan_ops(const OpSelection& selection, const nn::FusedOps& fused);
-// Of ops that extensions bring: at the sizes that they have in a model, or on their examples where its path is "". The
-// model's dtype is that of the selection. An engine is opened for each dtype.
+// The same for ops of extensions, at the sizes that they have in a model, or on their examples where its path is "".
+// The model's dtype is that of the selection. An engine is opened for each dtype.
 Result<OpPlan> plan_extension_ops(const OpSelection& selection, const nn::FusedOps& fused, ModelOfCases model);
 
 struct OpRow {

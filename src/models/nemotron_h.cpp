@@ -201,7 +201,7 @@ constexpr auto kGgufTensors = [] {
                                          {"ffn_down_shexp.", "mlp.shared_experts.down_proj."},
                                          {"ffn_latent_down.", "mlp.fc1_latent_proj."},
                                          {"ffn_latent_up.", "mlp.fc2_latent_proj."},
-                                         // Of a layer that predicts a further token: its experts have a norm, too.
+                                         // In a layer that predicts a further token the experts have a norm, too.
                                          {"ffn_norm.", "shared_head.experts_norm."},
                                          {"post_attention_norm.", "shared_head.experts_norm."}};
   std::array<GgufTensorName, std::size(kMambaTensors) + std::size(kExperts)> all;

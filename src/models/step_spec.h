@@ -152,9 +152,10 @@ struct CacheSpec {
   Kind kind = Kind::Paged;
   DType dtype = DType::BF16;
   Shape shape;  // of a page, or of a state
-  // Whether a step may run twice over this cache, because it reads nothing of what it writes. Where it may not, the
-  // pool keeps the state before the step: the step reads one slot (input "state_read") and writes another
-  // ("state_write").
+  // Whether a step may run twice in the same memory of this cache, because it reads nothing of what it writes. Where it
+  // may not, the pool keeps the state before the step: the step reads one slot (input "state_read") and writes another
+  // ("state_write"). slots_per_sequence() and check() alone read this field. A replay check, a warm-up and the retry of
+  // a failed step do not: with enough slots all of them may run any step again.
   bool idempotent = true;
 };
 
@@ -165,7 +166,8 @@ struct StepSpec {
 
   bool has_states() const;
   bool has_source() const;  // it is a head that drafts
-  // Slots of states that a sequence needs when so many steps are in flight.
+  // Slots of states that a sequence needs when so many steps are in flight: one for each that writes, and one for the
+  // state before the first of them; one in all where states are idempotent.
   int slots_per_sequence(int steps_in_flight) const;
   // Names that are used twice, caches that the engine cannot keep.
   Status check() const;

@@ -1,4 +1,5 @@
-// The ops of encoders and of pooled outputs, as nn/functional.h has the others.
+// The ops of encoders and of pooled outputs, as nn/functional.h has the others. Plain functions; the trace that their
+// tensors belong to is one thread's.
 #pragma once
 
 #include <string_view>

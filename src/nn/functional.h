@@ -1,5 +1,6 @@
 // The ops models are written in, one function each. Shapes as in ops/core.h: T tokens, R sequences, H and G heads of
-// size D, N features. Every result is rounded once to its dtype.
+// size D, N features. Every result is rounded once to its dtype. Plain functions; the trace that their tensors belong
+// to is one thread's.
 #pragma once
 
 #include <string>

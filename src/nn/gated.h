@@ -1,5 +1,6 @@
 // The two kinds of layers that Qwen3-Next and Qwen3.5 take turns with: the gated delta rule, whose memory is a state
-// for each sequence (Gated DeltaNet, arXiv 2412.06464), and attention whose result goes through a gate.
+// for each sequence (Gated DeltaNet, arXiv 2412.06464), and attention whose result goes through a gate. Plain
+// functions; the trace that their tensors belong to is one thread's.
 #pragma once
 
 #include "nn/layers.h"

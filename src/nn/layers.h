@@ -1,5 +1,6 @@
 // Layers that several architectures share: the step's inputs, grouped-query attention over the paged cache, the gated
-// MLP. Each is a few calls of nn/functional.h and nothing more.
+// MLP. Each is a few calls of nn/functional.h and nothing more. Plain functions; the trace that their tensors belong to
+// is one thread's.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
 // The passes of the house that are more than one rewrite. Each function makes a Pass; pipeline.cpp puts them in order.
+// The pass manager owns the passes and runs them on one thread.
 #pragma once
 
 #include <memory>

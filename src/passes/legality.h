@@ -1,5 +1,5 @@
 // May a set of nodes be replaced by one call at the place of its last node? The rules that need no types and no
-// meaning.
+// meaning. A pure function; the thread that owns the graph. The result points into the graph.
 #pragma once
 
 #include <unordered_map>

@@ -48,10 +48,10 @@ std::string reads_no_images(const checkpoint::ModelConfigFields& fields) {
 
 Result<images::PatchRules> patch_rules(const std::string& path, const checkpoint::VisionFields& vision,
                                        int64_t max_rows) {
-  const bool told = !vision.preprocessor.is_null();
-  const std::string file = told ? "mmproj" : path + "/preprocessor_config.json";
+  const bool has_rules = !vision.preprocessor.is_null();
+  const std::string file = has_rules ? "mmproj" : path + "/preprocessor_config.json";
   ASSIGN_OR_RETURN(images::PatchRules rules,
-                   told ? rules_of_metadata(vision.preprocessor, false, {}) : read_cutting_rules(file, {}));
+                   has_rules ? rules_of_metadata(vision.preprocessor, false, {}) : read_cutting_rules(file, {}));
   RETURN_IF_ERROR(hold_to_tower(rules, vision, file));
   const int64_t side = rules.patch * rules.merge, most = max_rows * side * side;
   if (most < rules.min_pixels)
@@ -77,9 +77,9 @@ Result<VideoRules> video_rules(const std::string& path, const checkpoint::Vision
   std::error_code ec;
   if (!std::filesystem::exists(file, ec)) file = path + "/preprocessor_config.json";
   VideoRules out{{}, max_rows, vision.told_times, vision.positions_per_second};
-  const bool told = !vision.preprocessor.is_null();
-  ASSIGN_OR_RETURN(out.patches,
-                   told ? rules_of_metadata(vision.preprocessor, true, missing) : read_cutting_rules(file, missing));
+  const bool has_rules = !vision.preprocessor.is_null();
+  ASSIGN_OR_RETURN(out.patches, has_rules ? rules_of_metadata(vision.preprocessor, true, missing)
+                                          : read_cutting_rules(file, missing));
   RETURN_IF_ERROR(hold_to_tower(out.patches, vision, file));
   return out;
 }

@@ -30,7 +30,8 @@ struct LiveRequest {
   bool decodes() const { return sequence.uncached() == 1 && !wants_prompt(); }
   // Logits of the prompt are still wanted.
   bool wants_prompt() const {
-    return request.prompt_logprobs && !prompt_told && sequence.cached() < static_cast<int64_t>(request.prompt.size());
+    return request.prompt_logprobs && !prompt_reported &&
+           sequence.cached() < static_cast<int64_t>(request.prompt.size());
   }
 
   // Tokens of its answer that steps in flight have yet to give, in front of the one behind its sequence.
@@ -71,7 +72,7 @@ struct LiveRequest {
   };
   std::vector<KeptState> kept;
   std::vector<SampledToken> prompt_logprobs;
-  bool prompt_told = false;                // and given to the sink
+  bool prompt_reported = false;            // and given to the sink
   bool drafts_begun = false;               // the drafter knows of it
   std::vector<int32_t> drafts;             // of the step that runs
   bool predicted = false;                  // they are from the client's prediction

@@ -296,7 +296,7 @@ void Scheduler::take_rows(const Submitted& step, const engine::StepResult& resul
       for_nothing += rows;
       continue;
     }
-    if (r.request.prompt_logprobs && !r.prompt_told) {
+    if (r.request.prompt_logprobs && !r.prompt_reported) {
       CHECK(row * vocab <= result.logits.size(), "a step returned {} floats for row {}", result.logits.size(), row);
       const Status taken = take_prompt_rows(r, step.ends[i] - item.count, item.count,
                                             result.logits.subspan(first * vocab, rows * vocab));
@@ -398,7 +398,7 @@ Status Scheduler::take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count,
     r.prompt_logprobs.push_back(std::move(token));
   }
   if (begin + count >= static_cast<int64_t>(prompt.size())) {
-    r.prompt_told = true;
+    r.prompt_reported = true;
     r.request.sink->prompt(std::move(r.prompt_logprobs));
   }
   return Status::ok();

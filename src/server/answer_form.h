@@ -1,5 +1,6 @@
 // read_answer_form: the fields of a request that say what its answer may be, in the forms of OpenAI (response_format),
-// SGLang (regex, json_schema) and vLLM (structured_outputs, guided_*). At most one may be given.
+// SGLang (regex, json_schema) and vLLM (structured_outputs, guided_*). At most one may be given. A plain function; any
+// thread, with the Fields of the request it reads.
 #pragma once
 
 #include "server/answer_grammar.h"

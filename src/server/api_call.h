@@ -1,4 +1,5 @@
-// What a route is, and one call of it. Internal to this folder.
+// What a route is, and one call of it. Internal to this folder. Routes are constants. A call belongs to the handler
+// that it is given to: to the HTTP thread, or to the worker that reads its body.
 #pragma once
 
 #include <chrono>

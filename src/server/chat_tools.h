@@ -1,4 +1,5 @@
-// The messages and tools of a chat request, as chat templates take them, each checked.
+// The messages and tools of a chat request, as chat templates take them, each checked. Plain values of one request and
+// plain functions; any thread, with the Fields of the request it reads.
 #pragma once
 
 #include <optional>

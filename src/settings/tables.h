@@ -1,4 +1,5 @@
-// The rows of the table by group, each written in the file of its group. settings/setting.h keeps what they make.
+// The rows of the table by group, each written in the file of its group. settings/setting.h keeps what they make. Plain
+// functions without state; the caller owns the rows. Any thread.
 #pragma once
 
 #include <cstdint>

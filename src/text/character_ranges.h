@@ -1,3 +1,5 @@
+// CharacterRange: sorted tables of code points, and a look-up in them. Each file that sorts characters into classes
+// lists its runs alone (unicode.cpp, bert_characters.cpp). Constants and a pure function; any thread.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +8,7 @@
 
 namespace reprise::text {
 
-// A run of code points, both ends included. Tables of them are sorted constants; any thread may read them.
+// A run of code points, both ends included. The runs of a table are in ascending order and do not overlap.
 struct CharacterRange {
   char32_t first;
   char32_t last;

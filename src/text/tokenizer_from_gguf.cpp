@@ -13,7 +13,7 @@ namespace {
 enum TokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 constexpr std::string_view kSpacePiece = "\xE2\x96\x81";  // U+2581, SentencePiece's space
-// Of tokenizer.ggml.model; no other names have these models.
+// Values of tokenizer.ggml.model: each is the only name of its model.
 constexpr std::string_view kUnigram = "t5", kWordPieces = "bert";
 constexpr std::string_view kGoesOn = "##";  // in front of a piece that does not begin a word
 

@@ -151,10 +151,10 @@ Result<AscendParts> make_ascend_device(const AscendOptions& options) {
   info.row_invariant = false;  // attention of one row is batched (BSND), of several a row of tokens (TND)
   info.computes = library->computes();
   int64_t cache_bytes = 0;
-  const bool told = library->aclGetDeviceCapability &&
-                    library->aclGetDeviceCapability(static_cast<uint32_t>(options.index + world.local_rank),
-                                                    ACL_DEVICE_INFO_L2_SIZE, &cache_bytes) == ACL_SUCCESS;
-  info.read_ahead = read_ahead_of(info.isa, library->aclrtCmoAsync != nullptr, told ? cache_bytes : 0);
+  const bool known = library->aclGetDeviceCapability &&
+                     library->aclGetDeviceCapability(static_cast<uint32_t>(options.index + world.local_rank),
+                                                     ACL_DEVICE_INFO_L2_SIZE, &cache_bytes) == ACL_SUCCESS;
+  info.read_ahead = read_ahead_of(info.isa, library->aclrtCmoAsync != nullptr, known ? cache_bytes : 0);
   info.notes = notes_of(*parts.context);
   parts.device = std::make_unique<AscendDevice>(std::move(info), parts.context);
   return parts;

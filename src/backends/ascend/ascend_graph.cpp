@@ -316,9 +316,9 @@ QueueBudget GraphResources::budget() {
   if (!budget_) {
     const Library& acl = context_->library();
     uint32_t streams = 0;
-    const bool told = acl.aclrtGetStreamAvailableNum && context_->attach().is_ok() &&
-                      acl.aclrtGetStreamAvailableNum(&streams) == ACL_SUCCESS;
-    const bool numbers = told && streams > kMoreThanQueues;
+    const bool known = acl.aclrtGetStreamAvailableNum && context_->attach().is_ok() &&
+                       acl.aclrtGetStreamAvailableNum(&streams) == ACL_SUCCESS;
+    const bool numbers = known && streams > kMoreThanQueues;
     budget_ = QueueBudget{!numbers,
                           (numbers ? static_cast<int>(streams) - kSpareStreams : kQueues) -
                               (context_->communicator() ? kQueuesOfCommunicator : 0),

@@ -1,5 +1,6 @@
 // AscendStream: one queue of the NPU, and AscendEvent: a point in it. Never the default stream, which cannot be
-// captured.
+// captured. Each shares the context of its device. One thread at a time drives a stream; the update worker may call
+// fail() beside it.
 #pragma once
 
 #include <functional>

@@ -30,7 +30,7 @@ struct SentShape {
 
   // The most rows that one token of each rank brings to a rank.
   int64_t rows_of_token() const;
-  // Of the windows, for one token of each rank; and what they need besides.
+  // Bytes of the windows for one token of each rank, with what they need besides.
   int64_t window_bytes(const RoundLimits& limits) const;
   int64_t tokens_at_once(const RoundLimits& limits) const;
   // With fewer tokens at a time the exchange would be of many small rounds.

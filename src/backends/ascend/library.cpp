@@ -166,8 +166,8 @@ Status Library::load(const std::string& runtime) {
   report_.push_back(fmt::format("operators: {}", fmt::join(operators, ", ")));
   auto version_of = [this](int32_t package) -> std::string {
     CannVersion version{};
-    const bool told = aclsysGetCANNVersion && aclsysGetCANNVersion(package, &version) == ACL_SUCCESS;
-    return told && *version.version ? version.version : "unknown";
+    const bool known = aclsysGetCANNVersion && aclsysGetCANNVersion(package, &version) == ACL_SUCCESS;
+    return known && *version.version ? version.version : "unknown";
   };
   version_ = version_of(ACL_PKG_NAME_CANN);
   report_.push_back(fmt::format("CANN: {}", version_));

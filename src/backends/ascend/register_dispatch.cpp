@@ -307,7 +307,7 @@ Status combine_dispatched(const CombineDispatchedArgs& a, Launch& l) {
                l.tensor(all, a.type, {share.tokens(), a.width}));
 }
 
-// Of a call: its choices, the numbers of a row and the experts of a rank.
+// The sizes of a call: its choices, the numbers of a row and the experts of a rank.
 struct SentCall {
   int64_t choices, width, experts;
 

@@ -93,10 +93,10 @@ Status turn_halves(const void* x, const RopeArgs& a, Launch& l) {
   const DType type = a.type;
   if (t > Context::kRows) return error(Code::Unsupported, "rope: {} tokens in one step, at most {}", t, Context::kRows);
   ASSIGN_OR_RETURN(aclTensor * table, rows_of_angles(angles_of(a, l), l));
-  void* nobody = l.scratch(static_cast<size_t>(t * d) * size_of(type));
+  void* no_key = l.scratch(static_cast<size_t>(t * d) * size_of(type));
   void* unused = l.scratch(static_cast<size_t>(t * d) * size_of(type));
   return l.run(l.ops().rope_cache, l.tensor(l.constant(), DType::I64, {t}), l.tensor(x, type, {t, heads * d}),
-               l.tensor(nobody, type, {t, d}), table, nullptr, d, true, l.tensor(a.out, type, {t, heads * d}),
+               l.tensor(no_key, type, {t, d}), table, nullptr, d, true, l.tensor(a.out, type, {t, heads * d}),
                l.tensor(unused, type, {t, d}));
 }
 

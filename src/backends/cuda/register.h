@@ -1,5 +1,6 @@
 // register_cuda: every entry of the CUDA device, by explicit calls; what these have in common. The functions behind the
-// entries come from a table: a GPU's (cuda_device.h), or the SIMT executor's (sim/simt).
+// entries come from a table: a GPU's (cuda_device.h), or the SIMT executor's (sim/simt). Called once while the platform
+// is made, on that thread; the registry owns the entries.
 #pragma once
 
 #include "backends/cuda/kernel_table.h"

@@ -1,4 +1,6 @@
-// What the files of this backend share: the CUDA runtime, its errors as Status, and its streams.
+// What the files of this backend share: the CUDA runtime, its errors as Status, and its streams. A LaunchContext
+// belongs to its device and outlives the streams. One thread at a time drives a stream, which makes the device that
+// thread's.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -85,7 +85,7 @@ inline Words spread_bits(Words bits) { return (bits & 0x55u) * 0x00410410u & 0x1
 // Fields of two bits of sixteen: the even ones in bits 0 and 1 of their half, the odd ones behind them.
 inline Words spread_halves(Words bits) { return (bits | bits << 8) & 0x00ff00ffu; }
 
-// Of each format: how its bytes stand, where they are, and the words of `column` columns further on.
+// Each format says how its bytes stand (form), where they are (places), and the words of `column` columns further on.
 template <int kMinus>
 constexpr ByteForm byte_form(const PackedNibbles<kMinus>*) {
   return with_offset(kMinus, 15);

@@ -359,7 +359,7 @@ void run_sample(const SampleArgs& a, L& launch) {
                         static_cast<draw::Candidate*>(launch.workspace)});
 }
 
-// Of whole rows and of a rank's columns.
+// Edits whole rows, or a rank's columns of them.
 template <class A, class L>
 void run_edits(const A& a, int64_t first, L& launch) {
   const int64_t rows = launch.size(a.rows);
