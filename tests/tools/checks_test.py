@@ -82,6 +82,10 @@ class Cuda(Tree):
         with mock.patch.dict(check_cuda.MAY_HAVE_FRAMES, {"CopyRows": "a test"}):
             self.assertEqual(self.run_with(self.ptxas(512, 0))[0], 0)
             self.assertEqual(self.run_with(self.ptxas(512, 8))[0], 1, "spills are none of its frame")
+        with mock.patch.dict(check_cuda.MAY_SPILL, {"CopyRows": 16}):
+            self.assertEqual(self.run_with(self.ptxas(16, 16))[0], 0)
+            self.assertEqual(self.run_with(self.ptxas(24, 24))[0], 1, "more than it may")
+            self.assertEqual(self.run_with(self.ptxas(24, 16))[0], 1, "an array beside it")
 
     def test_what_does_not_compile(self):
         status, _, err = self.run_with("echo 'a.cu(3): error: no such thing' >&2; exit 2", "--quick")

@@ -40,6 +40,14 @@
 
 namespace reprise::cuda {
 
+// x, as if it were read here: what follows from it is not computed ahead and kept in registers that sums need.
+HOST_DEV int64_t read_here(int64_t x) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+l"(x));
+#endif
+  return x;
+}
+
 #if defined(__CUDACC__)
 DEV float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 DEV float divide(float a, float b) { return __fdiv_rn(a, b); }

@@ -337,10 +337,11 @@ struct StateHead {
     UNROLL
     for (int i = 0; i < kHalf; ++i) state[i] = i < here ? from[2 * i * z.value] : 0.0f;
     const auto leave = [&] {
-      float* to = next + odd * z.value + column;  // made here: registers are scarce
+      const int64_t stride = read_here(2 * z.value);
+      float* to = next + odd * z.value + column;
       UNROLL
       for (int i = 0; i < kHalf; ++i)
-        if (i < here) to[2 * i * z.value] = state[i];
+        if (i < here) to[i * stride] = state[i];
     };
     const Shared s(lane.shared());
     const float skip = rule.skip(head);
