@@ -38,6 +38,9 @@ KEYS = {
     "T": "simt/vision_test CudaVision.RowsAndLogitsAreThoseOfTransformers",
     "Y": "models/vision_test QuantisedVision.TextIsInInt8AndTheTowerInFloats",
     "Z": "models/vision_test QuantisedVision.AllModesGiveTheSameBits",
+    "VB": "models/vision_test VisionTest.LogitsInBfloat16AreNearThoseOfTransformers",
+    "VF": "models/vision_test VisionTest.LogitsInFloat16AreNearThoseOfTransformers",
+    "XM": "models/gpt_oss_test GptOssMxfp4.AGgufFileGivesTheBitsOfTheFolder",
     "X": "models/gguf_experts_test GgufExperts.LogitsAreThoseOfTheReferenceAndBitsThoseOfTheCheckpoint",
     "K": "models/ascend_coverage_test AscendCoverage.EveryModeOnEveryGenerationGivesTheSameBits",
     "N": "simt/models_test CudaModes.GiveTheSameBits",
@@ -81,7 +84,7 @@ REASONS = {
     4: "GGUF files of the family are not read",
     5: "no test of its own: the names and metadata are those of a family that has one",
     6: "models that give vectors or scores are tested in floats alone",
-    8: "quantised weights of models with a vision tower are refused",
+    8: "no test of its own: the text model alone is quantised, as the checkpoints with Y and Z show",
     9: "graph modes of vision towers are compared on the CPU, and on other devices one is tested (by I and T)",
     10: "no test of its own: tests of other families show it",
     11: "the family reads no images",
@@ -92,6 +95,8 @@ REASONS = {
     17: "on the executor one model without states and one with them have all modes; on a GPU every decoder has (N)",
     18: "graph modes of models that give vectors or scores are tested on the CPU",
     19: "refused: a reranker that answers yes or no has rows of its head as a classifier there",
+    20: "no checkpoint of the family is tested on the device; its ops are those of BERT and RoBERTa, which are",
+    21: "no test of its own: the device runs its text model (G) and the towers of others (I)",
 }
 
 
@@ -246,21 +251,23 @@ def row(name, gguf, known, of_family):
     graph = "S, A" if small else ", ".join(k for k, group in (("B", "bits"), ("M", "modes")) if name in known[group])
     int8 = "W" if small else "Q" if name in known["int8"] else ""
     ascend = "" if name in known["lacking"] or name in known["ascend"] else "G"
-    in_gguf = "X" if name in known["gguf"] else ""
+    in_gguf = "X" if name in known["gguf"] else "XM" if name == "gpt_oss" else ""  # a file of the same family in MXFP4
     elsewhere = any(other in known["gguf"] for other in of_family)
     return [f"`{name}`", "G", cell(graph, 1), cell(int8, 1), "C",
             cell(ascend, 3 if name in known["ascend"] else 2), cell(in_gguf, 4 if not gguf else 1 if elsewhere else 5)]
 
 
 def encoder_row(name, gguf, known):
-    return [f"`{name}`", "E", "P", "no 6", "D" if name in known["pooled_on_cuda"] else "no 1",
-            "H" if name in known["pooled_on_ascend"] else "no 1", "E, P" if name in known["pooled_gguf"] else "no 19" if name.endswith("yes_no") else "no 5" if gguf else "no 4"]
+    elsewhere = "no 20" if name.startswith("xlm_roberta") else "no 1"
+    return [f"`{name}`", "E", "P", "no 6", "D" if name in known["pooled_on_cuda"] else elsewhere,
+            "H" if name in known["pooled_on_ascend"] else elsewhere, "E, P" if name in known["pooled_gguf"] else "no 19" if name.endswith("yes_no") else "no 5" if gguf else "no 4"]
 
 
 def vision_row(name, known, tested):
     whole = name in tested["V"]
-    return [f"`{name}`", "V" if whole else "Y", "U" if whole else "Z", "no 8", "T" if name in known["vision_on_cuda"] else "no 1",
-            "I" if name in known["vision_on_ascend"] else "no 2" if name.startswith("qwen3_5") else "no 1",
+    int8 = "Y, Z" if name in checkpoints_of_test(ROOT, "Y", known) else "no 8"
+    return [f"`{name}`", ("V, VF" if name == "qwen3_5_vl" else "V, VB, VF") if whole else "Y", "U" if whole else "Z", int8, "T" if name in known["vision_on_cuda"] else "no 1",
+            "I" if name in known["vision_on_ascend"] else "no 21" if name.startswith("qwen3_5") else "no 1",
             "V" if f"{name}_gguf" in tested["V"] else "no 1"]
 
 
@@ -334,7 +341,7 @@ def page(root):
              "fails when it is not what the script writes. A cell names tests by the [keys](#tests) at the end of the page, or",
              "gives the number of a [reason](#reasons) why there is none. `reprise models --families` prints the same facts.", "",
              "Every family has small random checkpoints with the logits of Hugging Face transformers",
-             "(`tests/data/models/README.md`), or with vectors and scores (`tests/data/encoders/README.md`), or with images (`tests/data/vision/README.md`, in fp32). Logits are compared in fp32, bf16 and fp16 on every instruction set. \"Same bits\" covers",
+             "(`tests/data/models/README.md`), or with vectors and scores (`tests/data/encoders/README.md`), or with images (`tests/data/vision/README.md`, with bounds of their own in bf16 and fp16). Logits are compared in fp32, bf16 and fp16 on every instruction set. \"Same bits\" covers",
              "chunks of prompts, batches, threads, passes, and eager, piecewise and whole graphs on the CPU.", "",
              "## Families", ""]
     lines += table(["architecture", "`model_type`", "in GGUF as"],

@@ -10,9 +10,17 @@
 namespace reprise::api {
 namespace {
 
-constexpr std::string_view kAttention = "paged_attention";
-// Attention ops of other systems; all mean ours, at which piecewise graphs are cut anyway.
-constexpr std::string_view kAttentionAliases[] = {"atb._npu_paged_attention", "sglang.unified_attention_with_output"};
+// Ops of other systems and what is one here. SGLang cuts at its layers with states by these names in turn: the gated
+// delta rule's own, that of all of them, and Mamba-2's in Nemotron-H.
+struct OpAlias {
+  std::string_view name;
+  std::vector<std::string_view> ops;
+};
+const OpAlias kOpAliases[] = {{"atb._npu_paged_attention", {"paged_attention"}},
+                              {"sglang.unified_attention_with_output", {"paged_attention"}},
+                              {"sglang.gdn_with_output", {"gated_delta"}},
+                              {"sglang.unified_linear_attention_with_output", {"gated_delta", "state_space"}},
+                              {"sglang.nemotron_mamba2_with_output", {"state_space"}}};
 
 enum class Rank : uint8_t { None, Alias, Native, Json };  // later ones win
 
@@ -145,11 +153,14 @@ Status read_aliases(Settings& out, const GraphAliases& a, const StepLimits& limi
 std::string split_ops_of(const std::vector<std::string>& names, const std::string& from, std::vector<Notice>& notices) {
   std::vector<std::string> out;
   for (const std::string& name : names) {
-    const bool alias =
-        std::find(std::begin(kAttentionAliases), std::end(kAttentionAliases), name) != std::end(kAttentionAliases);
-    if (alias) notices.push_back({fmt::format("{}: {} is {} here", from, name, kAttention)});
-    const std::string mine = alias ? std::string(kAttention) : name;
-    if (std::find(out.begin(), out.end(), mine) == out.end()) out.push_back(mine);
+    std::vector<std::string> mine{name};
+    for (const OpAlias& alias : kOpAliases)
+      if (alias.name == name) {
+        mine.assign(alias.ops.begin(), alias.ops.end());
+        notices.push_back({fmt::format("{}: {} is {} here", from, name, fmt::join(mine, " and "))});
+      }
+    for (std::string& op : mine)
+      if (std::find(out.begin(), out.end(), op) == out.end()) out.push_back(std::move(op));
   }
   return fmt::format("{}", fmt::join(out, ","));
 }

@@ -34,16 +34,16 @@ Status read_architecture(const FieldReader& in, const Families& families, ModelC
   const auto unknown = [&](std::string_view what, std::string_view name) {
     std::string known;
     for (const Family* f : families.list) known += fmt::format("{}{}", known.empty() ? "" : ", ", f->architecture);
-    std::string nearest;
-    for (const MissingFamily& m : families.missing)
-      if (m.architecture == name || m.model_type == name)
-        nearest = fmt::format("; nearest: {}; missing: {}", m.nearest, m.missing);
+    // Before the list, which is long.
+    const std::string nearest = families.nearest_to(out.architecture, out.model_type);
+    std::string close;
     if (nearest.empty()) {
       std::vector<std::string_view> names;
       for (const Family* f : families.list) names.push_back(what == "architecture" ? f->architecture : f->model_type);
-      nearest = close_names(name, names);
+      close = close_names(name, names);
     }
-    return error(Code::Unsupported, "{}: {} \"{}\" is not known; known: {}{}", out.source, what, name, known, nearest);
+    return error(Code::Unsupported, "{}: {} \"{}\" is not known{}; known: {}{}", out.source, what, name, nearest, known,
+                 close);
   };
   if (out.architecture.empty()) {
     if (!out.model_type.empty() && !families.others) return unknown("model_type", out.model_type);
@@ -131,7 +131,8 @@ Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
 Status check_window(const FieldReader& in, const ModelConfigFields& out) {
   if (!out.family) return Status::ok();
   const bool typed = !out.layer_types.empty();
-  if (!out.family->slides && !typed && out.sliding_window && *out.sliding_window < out.max_position_embeddings)
+  const bool asked = !typed || out.use_sliding_window;  // layers that are listed outrank a window that is just there
+  if (!out.family->slides && asked && out.sliding_window && *out.sliding_window < out.max_position_embeddings)
     return in.wrong("sliding_window", Json(*out.sliding_window),
                     fmt::format("null with {}, which has no window", out.architecture));
   for (int64_t l = 0; l < out.num_hidden_layers; ++l) {

@@ -217,8 +217,8 @@ Result<Json> config_json_from_gguf(const GgufFile& file, const Families& familie
     for (const Family* f : families.list)
       for (const std::string_view name : {f->gguf.name, f->gguf.other_name})
         if (!name.empty() && std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
-    return error(Code::Unsupported, "{}: general.architecture is \"{}\"; known: {}", file.source(), *arch,
-                 fmt::join(known, ", "));
+    return error(Code::Unsupported, "{}: general.architecture is \"{}\"{}; known: {}", file.source(), *arch,
+                 families.nearest_to_gguf(*arch), fmt::join(known, ", "));
   }
   Json out = Json::object();
   out["architectures"] = Json::array({family->architecture});

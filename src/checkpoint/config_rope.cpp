@@ -1,6 +1,7 @@
 #include "checkpoint/config_rope.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -12,6 +13,28 @@ namespace {
 
 constexpr double kMinTheta = 1.0, kMaxTheta = 1e12;
 constexpr std::string_view kOriginal = "original_max_position_embeddings";
+// RopeParameters of transformers, and what else published files have: some with YaRN say that they were "finetuned"
+// with it, and a few models of text keep the word of those that see.
+constexpr std::array<std::string_view, 20> kRopeWords = {"rope_type",
+                                                         "type",
+                                                         "rope_theta",
+                                                         "partial_rotary_factor",
+                                                         "factor",
+                                                         kOriginal,
+                                                         "attention_factor",
+                                                         "beta_fast",
+                                                         "beta_slow",
+                                                         "short_factor",
+                                                         "long_factor",
+                                                         "low_freq_factor",
+                                                         "high_freq_factor",
+                                                         "mscale",
+                                                         "mscale_all_dim",
+                                                         "truncate",
+                                                         "mrope_section",
+                                                         "mrope_interleaved",
+                                                         "alpha",
+                                                         "finetuned"};
 
 bool given(const Json& config, std::string_view key) {
   const auto it = config.find(key);
@@ -193,10 +216,22 @@ class RopeReader {
     if (out_.numbers.contains("llama_4_scaling_beta"))  // read by the family
       read_.insert(read_.end(), {"llama_4_scaling_beta", "max_position_embeddings"});
     if (out_.vision) read_.insert(read_.end(), {"mrope_section", "mrope_interleaved"});  // read with the tower
-    for (const auto& [key, value] : object_.items())
-      if (!value.is_null() && std::find(read_.begin(), read_.end(), key) == read_.end())
-        note(fmt::format("{}.{} has no effect with rope_type {}", place_, key, kind_));
+    for (const auto& [key, value] : object_.items()) {
+      if (value.is_null() || std::find(read_.begin(), read_.end(), key) != read_.end()) continue;
+      // Parameters of other kinds have no effect in transformers either; of a key of no kind, nobody here knows what
+      // its engine computes by it.
+      if (std::find(kRopeWords.begin(), kRopeWords.end(), key) == kRopeWords.end())
+        return in_.wrong(key, value, fmt::format("null, as the keys of rope_type {} are {}", kind_, keys_of_kind()));
+      note(fmt::format("{}.{} has no effect with rope_type {}", place_, key, kind_));
+    }
     return Status::ok();
+  }
+
+  std::string keys_of_kind() const {
+    std::vector<std::string_view> keys(read_);
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    return fmt::format("{}", fmt::join(keys, ", "));
   }
 
   void note(std::string text) { out_.notices.push_back(std::move(text)); }

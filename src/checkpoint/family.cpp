@@ -3,6 +3,27 @@
 #include "checkpoint/gguf_groups.h"
 
 namespace reprise::checkpoint {
+namespace {
+
+std::string words_of(const MissingFamily& m) { return fmt::format("; nearest: {}; missing: {}", m.nearest, m.missing); }
+
+}  // namespace
+
+std::string Families::nearest_to(std::string_view architecture, std::string_view model_type) const {
+  for (const MissingFamily& m : missing)
+    if (m.architecture == architecture) return words_of(m);
+  // A type that a family here has as well says nothing: the head may be what is missing.
+  if (of_model_type(model_type)) return {};
+  for (const MissingFamily& m : missing)
+    if (!model_type.empty() && m.model_type == model_type) return words_of(m);
+  return {};
+}
+
+std::string Families::nearest_to_gguf(std::string_view name) const {
+  for (const MissingFamily& m : missing)
+    if (!name.empty() && m.gguf == name) return words_of(m);
+  return {};
+}
 
 const Family* Families::find(std::string_view architecture) const {
   for (const Family* f : list)

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -83,6 +84,7 @@ struct Family {
 // An architecture that is not here: the one that comes nearest, and what it has that the nearest has not.
 struct MissingFamily {
   std::string_view architecture, model_type, nearest, missing;
+  std::string_view gguf = {};  // general.architecture of its GGUF files; empty: there are none
 };
 
 // The families that a reader knows. `others`: it reads files of other families, too, as far as they say everything.
@@ -90,6 +92,11 @@ struct Families {
   std::span<const Family* const> list;
   bool others = true;
   std::span<const MissingFamily> missing = {};  // what errors say of these
+
+  // "; nearest: LlamaForCausalLM; missing: learned positions" for an architecture that is not here; "" where nothing is
+  // known of it. What is not named by itself may be so by its model_type.
+  std::string nearest_to(std::string_view architecture, std::string_view model_type) const;
+  std::string nearest_to_gguf(std::string_view name) const;
 
   const Family* find(std::string_view architecture) const;
   const Family* of_model_type(std::string_view model_type) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 
 #include "checkpoint/config.h"
 #include "checkpoint/config_rope.h"
@@ -67,6 +69,57 @@ Status read_tower(const FieldReader& in, const VisionDefaults& d, int64_t text_h
                         "ascending numbers of blocks");
 }
 
+// What a file says of the tower and nothing above reads. Keys of transformers' bookkeeping pass, and those that
+// published files repeat a size under; any other one may change what a tower computes.
+Status check_others(const FieldReader& in, const Json& tower, const VisionDefaults& d, const VisionFields& v) {
+  static constexpr std::string_view kRead[] = {
+      "depth",       "hidden_size",         "intermediate_size", "num_heads",  "patch_size",     "spatial_merge_size",
+      "in_channels", "temporal_patch_size", "out_hidden_size",   "hidden_act", "rope_parameters"};
+  static constexpr std::string_view kWindows[] = {"window_size", "tokens_per_second", "fullatt_block_indexes"};
+  static constexpr std::string_view kPlain[] = {"model_type",
+                                                "architectures",
+                                                "initializer_range",
+                                                "dtype",
+                                                "torch_dtype",
+                                                "return_dict",
+                                                "id2label",
+                                                "label2id",
+                                                "problem_type",
+                                                "output_hidden_states",
+                                                "use_cache",
+                                                "num_labels",
+                                                "output_attentions",
+                                                "is_encoder_decoder",
+                                                "chunk_size_feed_forward",
+                                                "transformers_version"};
+  const auto has = [](std::span<const std::string_view> list, std::string_view key) {
+    return std::find(list.begin(), list.end(), key) != list.end();
+  };
+  const std::pair<std::string_view, int64_t> same[] = {{"in_chans", 3},
+                                                       {"spatial_patch_size", v.patch},
+                                                       {"num_hidden_layers", v.depth},
+                                                       {"num_attention_heads", v.heads}};
+  for (const auto& [key, value] : tower.items()) {
+    if (value.is_null() || has(kRead, key) || has(kPlain, key) || key.starts_with("_") || key.starts_with("gguf_"))
+      continue;
+    if (d.windows && has(kWindows, key)) continue;
+    if (d.learned && (key == "num_position_embeddings" || key == "deepstack_visual_indexes")) continue;
+    const auto* repeated =
+        std::find_if(std::begin(same), std::end(same), [&key = key](const auto& s) { return s.first == key; });
+    if (repeated == std::end(same)) return in.wrong(key, value, "null, as the tower does not go by it");
+    if (value != repeated->second) return in.wrong(key, value, fmt::format("null, {}", repeated->second));
+  }
+  const Json* rope = in.find("rope_parameters");
+  if (!rope) return Status::ok();
+  if (!rope->is_object()) return in.wrong("rope_parameters", *rope, "an object, null");
+  for (const auto& [key, value] : rope->items()) {
+    const bool type = key == "rope_type" && (value == "axial" || value == "default");
+    if (!value.is_null() && !type && !(key == "rope_theta" && value == 10000))
+      return in.wrong("rope_parameters", *rope, "null, {\"rope_type\": \"axial\", \"rope_theta\": 10000}");
+  }
+  return Status::ok();
+}
+
 // transformers builds none of these mergers for such a tower.
 void note_deepstack(const Json& tower, ModelConfigFields& out) {
   const auto it = tower.find("deepstack_visual_indexes");
@@ -100,7 +153,9 @@ Status read_vision(const FieldReader& in, const VisionDefaults& defaults, ModelC
   if (!tower && in.find("gguf_rope_freqs")) return Status::ok();  // a GGUF file without its `mmproj`
   if (!tower) return in.absent("vision_config", "an object");
   if (!tower->is_object()) return in.wrong("vision_config", *tower, "an object");
-  RETURN_IF_ERROR(read_tower(FieldReader(*tower, out.source, "vision_config."), defaults, out.hidden_size, v));
+  const FieldReader inside(*tower, out.source, "vision_config.");
+  RETURN_IF_ERROR(read_tower(inside, defaults, out.hidden_size, v));
+  RETURN_IF_ERROR(check_others(inside, *tower, defaults, v));
   if (static_cast<int64_t>(v.deepstack_blocks.size()) > out.num_hidden_layers)
     return invalid("{}: vision_config.deepstack_visual_indexes has {} entries; allowed: num_hidden_layers {}",
                    out.source, v.deepstack_blocks.size(), out.num_hidden_layers);
@@ -116,6 +171,11 @@ Status read_vision(const FieldReader& in, const VisionDefaults& defaults, ModelC
     if (const Json* rope = in.find(place); rope && rope->is_object()) {
       const FieldReader inner(*rope, out.source, fmt::format("{}.", place));
       RETURN_IF_ERROR(read_integers(inner, "mrope_section", half, v.sections));
+      // transformers goes by the family alone.
+      bool interleaved = v.interleaved;
+      RETURN_IF_ERROR(inner.boolean("mrope_interleaved", v.interleaved, interleaved));
+      if (interleaved != v.interleaved)
+        return inner.wrong("mrope_interleaved", Json(interleaved), v.interleaved ? "null, true" : "null, false");
     }
   if (v.sections.size() != 3 || v.sections[0] + v.sections[1] + v.sections[2] != half)
     return invalid("{}: mrope_section [{}]; allowed: three numbers that add up to half of what turns of a head, {}",

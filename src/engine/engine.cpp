@@ -15,6 +15,7 @@
 #include "engine/learned.h"
 #include "engine/memory_rules.h"
 #include "models/foreign_fields.h"
+#include "models/missing.h"
 #include "passes/house_passes.h"
 #include "weights/loader.h"
 #include "weights/weight_cache.h"
@@ -112,7 +113,7 @@ Status Engine::read_config() {
   // A head of EAGLE is no model, and may have the name of one.
   if (options_.borrows_from.empty())
     for (const models::ModelSpec* m : models::all_models()) list.push_back(&m->family);
-  const checkpoint::Families known{list, false};
+  const checkpoint::Families known{list, false, models::missing_families()};
   if (checkpoint_ && checkpoint_->gguf()) {
     ASSIGN_OR_RETURN(config_.fields, checkpoint::read_model_config(*checkpoint_->gguf(), options_.overrides, known,
                                                                    checkpoint_->mmproj()));
@@ -509,6 +510,16 @@ Status Engine::choose_numbers() {
   return Status::ok();
 }
 
+// Of the dtype in effect, which the device may have chosen.
+void Engine::note_dtype() {
+  if (!model_->beyond_float16 || *options_.dtype != DType::F16) return;
+  config_.fields.notices.push_back(
+      fmt::format("`dtype` float16: activations of {} may exceed its largest number, 65504, and become infinite; "
+                  "bfloat16 and float32 hold them",
+                  config_.fields.architecture));
+  log::notice("{}", config_.fields.notices.back());
+}
+
 Status Engine::open() {
   RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
   RETURN_IF_ERROR(check_options());
@@ -553,6 +564,7 @@ Status Engine::open() {
     prepared = prepare(builder, trace);
   }
   RETURN_IF_ERROR(prepared);
+  note_dtype();
   trace.max_tokens = options_.chunked_prefill_size;
   step_ = models::step_of(*model_, config_, trace);
   if (!options_.graph.learned_dir.empty()) {

@@ -295,6 +295,7 @@ class Engine final : public Executor {
   void* kept_rows() const;
   Status choose_context();
   Status choose_numbers();
+  void note_dtype();
   Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
   Status explain_head_size(const models::TraceOptions& trace, const Status& why) const;
   Result<models::TraceOptions> other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,

@@ -115,7 +115,8 @@ const ModelSpec kGemma2{
                .gguf = {.name = "gemma2", .windows = true, .add = add, .tensors = kTensors, .centred_norms = true},
                .activation_key = "hidden_activation",
                .activation = "gelu_pytorch_tanh"},
-    .forward = forward};
+    .forward = forward,
+    .beyond_float16 = true};
 
 const ModelSpec kGemma3{
     .family = {.architecture = "Gemma3ForCausalLM",
@@ -131,6 +132,7 @@ const ModelSpec kGemma3{
                .sliding_rotation = true,
                .sliding_theta = 1e4},
     .forward = forward,
-    .qk_norm = true};
+    .qk_norm = true,
+    .beyond_float16 = true};
 
 }  // namespace reprise::models::gemma

@@ -1,6 +1,7 @@
 // Hunyuan, dense and with experts beside an MLP: query and key heads are normed behind the rotation, whose base may be
 // multiplied once and for all.
 #include "checkpoint/field_reader.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 #include "models/experts.h"
@@ -77,8 +78,19 @@ Status read_moe(const FieldReader& in, ModelConfigFields& out) {
 
 constexpr checkpoint::GgufTensorName kTensors[] = {{"attn_q_norm.", "self_attn.query_layernorm."},
                                                    {"attn_k_norm.", "self_attn.key_layernorm."}};
+constexpr checkpoint::GgufTensorName kMoeTensors[] = {{"attn_q_norm.", "self_attn.query_layernorm."},
+                                                      {"attn_k_norm.", "self_attn.key_layernorm."},
+                                                      {"ffn_gate_shexp.", "mlp.shared_mlp.gate_proj."},
+                                                      {"ffn_up_shexp.", "mlp.shared_mlp.up_proj."},
+                                                      {"ffn_down_shexp.", "mlp.shared_mlp.down_proj."}};
 constexpr checkpoint::NameRule kMoeNames[] = {
     {checkpoint::NameRule::At::End, ".mlp.gate.wg.weight", ".mlp.gate.weight"}};
+
+Status add_moe(checkpoint::GgufFields& in) {
+  RETURN_IF_ERROR(in.copy("expert_used_count", "moe_topk"));
+  RETURN_IF_ERROR(in.copy("expert_feed_forward_length", "moe_intermediate_size"));
+  return in.copy("expert_shared_count", "num_shared_expert");
+}
 
 }  // namespace
 
@@ -97,20 +109,22 @@ const ModelSpec kHunyuan{.family = {.architecture = "HunYuanDenseV1ForCausalLM",
                          .forward = forward,
                          .qk_norm = true};
 
-const ModelSpec kHunyuanMoe{.family = {.architecture = "HunYuanMoEV1ForCausalLM",
-                                       .model_type = "hunyuan_v1_moe",
-                                       .sizes = {.vocab = 290943,
-                                                 .hidden = 4096,
-                                                 .intermediate = 11008,
-                                                 .layers = 32,
-                                                 .heads = 32,
-                                                 .positions = 2048,
-                                                 .eps = 1e-5},
-                                       .fields = kFieldsMoe,
-                                       .read = read_moe,
-                                       .names = kMoeNames,
-                                       .fixed_ntk = true},
-                            .forward = forward_experts,
-                            .qk_norm = true};
+const ModelSpec kHunyuanMoe{
+    .family = {.architecture = "HunYuanMoEV1ForCausalLM",
+               .model_type = "hunyuan_v1_moe",
+               .sizes = {.vocab = 290943,
+                         .hidden = 4096,
+                         .intermediate = 11008,
+                         .layers = 32,
+                         .heads = 32,
+                         .positions = 2048,
+                         .eps = 1e-5},
+               .fields = kFieldsMoe,
+               .read = read_moe,
+               .gguf = {.name = "hunyuan-moe", .experts = "num_experts", .add = add_moe, .tensors = kMoeTensors},
+               .names = kMoeNames,
+               .fixed_ntk = true},
+    .forward = forward_experts,
+    .qk_norm = true};
 
 }  // namespace reprise::models::hunyuan

@@ -1,5 +1,7 @@
 // MiniMax-M2: experts in every layer, chosen by sigmoids and a bias; a part of each head turns; queries and keys are
 // normed over whole rows.
+#include <algorithm>
+
 #include "checkpoint/config_groups.h"
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
@@ -18,8 +20,8 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
   return decoder(config, grouped_attention(config, traits, in), mlp, in, root);
 }
 
-constexpr std::string_view kFields[] = {"num_experts",  "num_local_experts", "rotary_dim",
-                                        "scoring_func", "use_routing_bias",  "qk_norm_type"};
+constexpr std::string_view kFields[] = {"num_experts",      "num_local_experts", "rotary_dim",    "scoring_func",
+                                        "use_routing_bias", "qk_norm_type",      "attn_type_list"};
 
 Status read(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(checkpoint::read_experts(
@@ -31,6 +33,12 @@ Status read(const FieldReader& in, ModelConfigFields& out) {
   RETURN_IF_ERROR(in.boolean("use_routing_bias", true, bias));
   if (!bias) return in.wrong("use_routing_bias", Json(false), "true");
   out.experts.choice_bias = true;
+  // 1: the layer attends; 0: linear attention, as in MiniMax-Text-01.
+  if (const Json* types = in.find("attn_type_list"); types) {
+    const auto attends = [](const Json& t) { return t == 1; };
+    if (!types->is_array() || !std::all_of(types->begin(), types->end(), attends))
+      return in.wrong("attn_type_list", *types, "null, a list of 1, as no layer has linear attention");
+  }
   std::optional<int64_t> rotated;
   RETURN_IF_ERROR(in.integer("rotary_dim", 2, out.head_dim, rotated));
   if (rotated) out.partial_rotary_factor = static_cast<double>(*rotated) / static_cast<double>(out.head_dim);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "checkpoint/config_rope.h"
+#include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
 #include "models/decoder.h"
 
@@ -66,6 +67,28 @@ Status read_ministral3(const checkpoint::FieldReader& in, checkpoint::ModelConfi
   return Status::ok();
 }
 
+// llama.cpp names both families alike; queries that grow are Ministral 3's.
+constexpr std::string_view kQueryFactor = "attention.temperature_scale";
+
+Result<bool> holds_ministral3(const checkpoint::GgufFields& in) {
+  ASSIGN_OR_RETURN(const auto factor, in.file().number(in.key(kQueryFactor)));
+  return factor.value_or(0) != 0;
+}
+
+// The period is YaRN's old length. Of its mscales llama.cpp takes 1 for the first.
+Status add_ministral3(checkpoint::GgufFields& in) {
+  Json& rope = in.out()["rope_scaling"];
+  if (!rope.is_object() || !rope.contains("original_max_position_embeddings"))
+    return in.missing("rope.scaling.original_context_length");
+  ASSIGN_OR_RETURN(const auto factor, in.file().number(in.key(kQueryFactor)));
+  rope["llama_4_scaling_beta"] = factor.value_or(0);
+  ASSIGN_OR_RETURN(const auto mscale, in.file().number(in.key("rope.scaling.yarn_log_multiplier")));
+  if (mscale.value_or(0) == 0) return Status::ok();
+  rope["mscale"] = 1.0;
+  rope["mscale_all_dim"] = *mscale;
+  return Status::ok();
+}
+
 // One window for all layers, unless a file lists them.
 bool slides(const checkpoint::ModelConfigFields& f, int64_t layer) {
   return f.listed_as_sliding(layer).value_or(f.sliding_window.has_value());
@@ -73,22 +96,23 @@ bool slides(const checkpoint::ModelConfigFields& f, int64_t layer) {
 
 }  // namespace
 
-const ModelSpec kMistral{.family = {.architecture = "MistralForCausalLM",
-                                    .other_architecture = "MistralModel",
-                                    .model_type = "mistral",
-                                    .other_model_type = "ministral",
-                                    .sizes = {.vocab = 32000,
-                                              .hidden = 4096,
-                                              .intermediate = 14336,
-                                              .layers = 32,
-                                              .heads = 32,
-                                              .kv_heads = 8,
-                                              .positions = 131072,
-                                              .window = 4096},
-                                    .slides = slides,
-                                    .gguf = {.name = "mistral", .windows = true, .interleaved_heads = true},
-                                    .wrapper = "Mistral3ForConditionalGeneration"},
-                         .forward = forward};
+const ModelSpec kMistral{
+    .family = {.architecture = "MistralForCausalLM",
+               .other_architecture = "MistralModel",
+               .model_type = "mistral",
+               .other_model_type = "ministral",
+               .sizes = {.vocab = 32000,
+                         .hidden = 4096,
+                         .intermediate = 14336,
+                         .layers = 32,
+                         .heads = 32,
+                         .kv_heads = 8,
+                         .positions = 131072,
+                         .window = 4096},
+               .slides = slides,
+               .gguf = {.name = "mistral", .other_name = "mistral3", .windows = true, .interleaved_heads = true},
+               .wrapper = "Mistral3ForConditionalGeneration"},
+    .forward = forward};
 
 const ModelSpec kMinistral3{.family = {.architecture = "Ministral3ForCausalLM",
                                        .model_type = "ministral3",
@@ -102,6 +126,10 @@ const ModelSpec kMinistral3{.family = {.architecture = "Ministral3ForCausalLM",
                                                  .positions = 262144,
                                                  .eps = 1e-5},
                                        .read = read_ministral3,
+                                       .gguf = {.name = "mistral3",
+                                                .holds = holds_ministral3,
+                                                .add = add_ministral3,
+                                                .interleaved_heads = true},
                                        .wrapper = "Mistral3ForConditionalGeneration"},
                             .forward = forward_ministral3};
 

@@ -52,6 +52,8 @@ struct ModelSpec {
   // How many numbers a row has that a drafting head reads of its source. Null: it is a model.
   int64_t (*source_width)(const checkpoint::ModelConfigFields& fields) = nullptr;
   bool own_head = false;  // and its checkpoint's "lm_head.weight" is its own, not the source's
+  // Activations of published models grow beyond the largest float16, 65504.
+  bool beyond_float16 = false;
 };
 
 StepSpec step_of(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& trace);

@@ -19,12 +19,16 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
                  {.norm = nn::layer_norm_biased});
 }
 
-constexpr std::string_view kFields[] = {"use_bias", "norm_epsilon"};
+constexpr std::string_view kFields[] = {"use_bias", "norm_epsilon", "norm_type", "mlp_type"};
 
 Status read(const checkpoint::FieldReader& in, ModelConfigFields& out) {
   bool bias = true;
   RETURN_IF_ERROR(in.boolean("use_bias", true, bias));
   out.numbers["use_bias"] = bias ? 1 : 0;
+  // Words of published files; transformers knows this norm and this MLP alone.
+  std::string word;
+  RETURN_IF_ERROR(in.choice("norm_type", {"layer_norm"}, "layer_norm", word));
+  RETURN_IF_ERROR(in.choice("mlp_type", {"default"}, "default", word));
   return Status::ok();
 }
 

@@ -77,6 +77,7 @@ void AnswerSplitter::think(std::string_view text, SplitText& out) {
 
 std::string AnswerSplitter::name_of(const NamedCall& call) {
   if (!call.id.empty()) return call.id;
+  if (options_.short_ids || options_.tools == ToolFormat::Mistral) return make_short_id();
   if (!options_.earlier_calls) return make_id("call_");
   return fmt::format("functions.{}:{}", call.name, (*options_.earlier_calls)++);
 }

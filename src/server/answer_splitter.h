@@ -29,6 +29,7 @@ struct SplitOptions {
   bool begins_in_answer = false;  // the prompt ended with the mark of what is said
   // The calls are named as Kimi names them, functions.NAME:INDEX, and this many came before.
   std::optional<int64_t> earlier_calls = {};
+  bool short_ids = false;  // the model's template takes no others (ids.h), in whatever form the call is
 };
 
 class AnswerSplitter {

@@ -269,6 +269,8 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   const ChatTools& tools = turn.tools;
   // Results of tools find their calls by these names in later turns.
   if (model.tool_format == ToolFormat::Kimi) call.split.earlier_calls = count_calls(turn.messages);
+  call.split.short_ids = model.tool_format == ToolFormat::Mistral;
+  if (call.split.short_ids) turn.messages = shorten_ids(std::move(turn.messages));
   if (tools.told)
     turn.messages = tell_tools(std::move(turn.messages), tools);
   else if (model.tool_format == ToolFormat::Phi4 && !tools.list.is_null())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/ids.h"
 #include "server/image_reader.h"
 
 namespace reprise::server {
@@ -307,6 +308,36 @@ int64_t count_calls(const OrderedJson& messages) {
   for (const OrderedJson& m : messages)
     if (const OrderedJson* calls = given(m, "tool_calls")) out += static_cast<int64_t>(calls->size());
   return out;
+}
+
+namespace {
+
+std::string id_in(const OrderedJson& object, const char* name) {
+  const OrderedJson* id = given(object, name);
+  return id && id->is_string() ? id->get<std::string>() : std::string();
+}
+
+}  // namespace
+
+OrderedJson shorten_ids(OrderedJson messages) {
+  int64_t calls = 0;
+  std::vector<std::string> open;  // calls without a result, in order
+  for (OrderedJson& m : messages) {
+    if (m.contains("tool_calls") && m["tool_calls"].is_array())
+      for (OrderedJson& c : m["tool_calls"]) {
+        const std::string id = id_in(c, "id");
+        c["id"] = short_id_of(id.empty() ? fmt::format("call {}", calls) : id);
+        open.push_back(c["id"].get<std::string>());
+        ++calls;
+      }
+    if (m["role"] != "tool") continue;
+    const std::string id = id_in(m, "tool_call_id");
+    const std::string of = !id.empty() ? short_id_of(id) : !open.empty() ? open.front() : std::string();
+    if (of.empty()) continue;
+    m["tool_call_id"] = of;
+    std::erase(open, of);
+  }
+  return messages;
 }
 
 OrderedJson place_tools(OrderedJson messages, const OrderedJson& tools) {

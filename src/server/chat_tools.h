@@ -37,6 +37,10 @@ OrderedJson tell_tools(OrderedJson messages, const ChatTools& tools);
 OrderedJson without_system(OrderedJson messages);
 // Calls of tools that the messages tell of.
 int64_t count_calls(const OrderedJson& messages);
+// The messages for Mistral's templates, which refuse ids that are not short (ids.h): a call and its result have the
+// same short id in place of another one. A call without an id gets one by its place, and a result without one is that
+// of the first call that has none yet.
+OrderedJson shorten_ids(OrderedJson messages);
 // The messages for Phi-4-mini's template, which reads the tools from the system turn: a text of their functions.
 OrderedJson place_tools(OrderedJson messages, const OrderedJson& tools);
 // The messages for gpt-oss' template, which reads thoughts as "thinking". Before calls it takes one text that is not

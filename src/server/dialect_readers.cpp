@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/lower_case.h"
+#include "server/ids.h"
 #include "server/python_calls.h"
 
 namespace reprise::server {
@@ -12,7 +13,7 @@ using ReadCalls = std::optional<std::vector<NamedCall>>;
 
 constexpr std::string_view kDeepSeekCall = "<｜tool▁call▁begin｜>", kDeepSeekCallEnd = "<｜tool▁call▁end｜>",
                            kDeepSeekSeparator = "<｜tool▁sep｜>";
-constexpr std::string_view kMistralCall = "[TOOL_CALLS]", kMistralArguments = "[ARGS]";
+constexpr std::string_view kMistralCall = "[TOOL_CALLS]", kMistralId = "[CALL_ID]", kMistralArguments = "[ARGS]";
 constexpr std::string_view kKimiCall = "<|tool_call_begin|>", kKimiArguments = "<|tool_call_argument_begin|>",
                            kKimiCallEnd = "<|tool_call_end|>", kKimiFunctions = "functions.";
 
@@ -68,8 +69,11 @@ ReadCalls read_deepseek(std::string_view text) {
   return or_none(std::move(out));
 }
 
+// The id that a call has in Mistral's forms; "" where its template would not take it back.
+std::string short_id_in(std::string_view id) { return is_short_id(id) ? std::string(id) : std::string(); }
+
 // A list of objects or one object, by OpenAI's names of the members or by Cohere's.
-ReadCalls read_list(std::string_view text) {
+ReadCalls read_list(std::string_view text, bool with_ids = false) {
   auto json = parse_ordered_json(without_blanks(text), "tool calls");
   if (!json) return std::nullopt;
   if (json->is_object()) json = OrderedJson::array({*json});
@@ -84,21 +88,30 @@ ReadCalls read_list(std::string_view text) {
     if (values->is_string()) values = object_of(values->get<std::string>());
     if (!values || !values->is_object()) return std::nullopt;
     out.push_back({c[name].get<std::string>(), values->dump()});
+    if (with_ids && c.contains("id") && c["id"].is_string()) out.back().id = short_id_in(c["id"].get<std::string>());
   }
   return or_none(std::move(out));
 }
 
-// After the first mark: a list of objects, or NAME[ARGS]{...} with a mark between two of them.
+// After the first mark: a list of objects, or NAME[ARGS]{...} with a mark between two of them. Tokenizers of version 11
+// have [CALL_ID]ID behind the name; other versions leave it out.
 ReadCalls read_mistral(std::string_view text) {
-  if (without_blanks(text).starts_with('[')) return read_list(text);
+  if (without_blanks(text).starts_with('[')) return read_list(text, true);
   std::vector<NamedCall> out;
   while (!without_blanks(text).empty()) {
     std::string_view call = text.substr(0, text.find(kMistralCall));
     text.remove_prefix(std::min(text.size(), call.size() + kMistralCall.size()));
-    const auto name = take_until(call, kMistralArguments);
+    const auto head = take_until(call, kMistralArguments);
     const auto arguments = object_of(call);
-    if (!name || without_blanks(*name).empty() || !arguments) return std::nullopt;
-    out.push_back({std::string(without_blanks(*name)), arguments->dump()});
+    if (!head || !arguments) return std::nullopt;
+    std::string_view id = *head, name = id;
+    if (const auto before = take_until(id, kMistralId))
+      name = *before;
+    else
+      id = {};
+    name = without_blanks(name);
+    if (name.empty()) return std::nullopt;
+    out.push_back({std::string(name), arguments->dump(), short_id_in(without_blanks(id))});
   }
   return or_none(std::move(out));
 }

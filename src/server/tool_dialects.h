@@ -17,7 +17,7 @@ enum class ToolFormat : uint8_t {
   Hermes,      // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them (Hermes, Qwen)
   Llama,       // the whole answer is {"name": ..., "parameters": {...}}, or several of them between semicolons
   DeepSeek,    // V3: function<sep>NAME and a fenced block of JSON; V3.1: NAME<sep>JSON; both between marks
-  Mistral,     // [TOOL_CALLS] and a list of {"name", "arguments"}, or NAME[ARGS]{...} after each mark
+  Mistral,     // [TOOL_CALLS] and a list of {"name", "arguments"}, or NAME[CALL_ID]ID[ARGS]{...} after each mark
   Qwen3Coder,  // <tool_call><function=NAME><parameter=KEY>VALUE</parameter>...</function></tool_call>
   Glm,         // <tool_call>NAME, <arg_key>KEY</arg_key>, <arg_value>VALUE</arg_value>, ..., </tool_call> (GLM-4.5)
   Kimi,        // functions.NAME:INDEX and JSON in marks of their own, within marks of all calls (Kimi K2)

@@ -6,6 +6,7 @@
 
 #include "apps/serving.h"
 #include "support/http_client.h"
+#include "support/smollm2.h"
 
 namespace reprise::apps::embed_test {
 namespace {
@@ -45,6 +46,28 @@ struct Served {
   Server server;
   HttpClient client;
 };
+
+// The published model of `reprise pull minilm`, from texts over HTTP to vectors.
+TEST(Embed, VectorsOfMinilmAreThoseOfSentenceTransformers) {
+  const std::filesystem::path folder = testing_support::pulled_folder("minilm");
+  if (!std::filesystem::exists(folder / "model.safetensors")) {
+    if (testing_support::in_ci()) FAIL() << folder << " is not there";
+    GTEST_SKIP() << folder << " is not there; run `reprise pull minilm`";
+  }
+  const Json golden = Json::parse(content_of(path_of("minilm.json")));
+  const Model model(fmt::format("--model-path {} --dtype float32 --threads 2", folder.string()));
+  Server server(model, "");
+  ASSERT_GT(server.port(), 0) << server.said();
+  HttpClient client(server.port());
+  for (const Json& g : golden) {
+    const Json body{{"model", "m"}, {"input", g["text"]}, {"truncate", true}};
+    const HttpAnswer a = client.post("/v1/embeddings", body.dump());
+    ASSERT_EQ(a.status, 200) << a.body;
+    const Json answer = Json::parse(a.body);
+    EXPECT_EQ(answer["usage"]["prompt_tokens"], g["ids"].size());
+    expect_near(answer["data"][0]["embedding"], g["embedding"]);
+  }
+}
 
 std::vector<float> floats_of_base64(const std::string& text) {
   const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -14,6 +14,7 @@
 #include "support/pooled_goldens.h"
 #include "support/smollm2.h"
 #include "support/test_mode.h"
+#include "text/model_input.h"
 
 namespace reprise::pooled_test {
 namespace {
@@ -259,8 +260,19 @@ TEST(PooledMinilm, SentencesAreThoseOfTheReference) {
   auto e = open(folder);
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   EXPECT_EQ((*e)->context_length(), 256);
+  // From the text, by the model's own tokenizer.
+  const auto file = read_file(folder + "/tokenizer.json");
+  ASSERT_TRUE(file.is_ok()) << file.status().message();
+  const auto tokenizer = text::Tokenizer::from_json_text(*file);
+  ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().message();
   std::vector<EmbeddingRequest> requests;
-  for (const Json& g : *golden) requests.push_back({g["ids"].get<std::vector<int32_t>>()});
+  for (const Json& g : *golden) {
+    const auto words = g["text"].get<std::string>();
+    const auto encoded = text::encode_text(*tokenizer, words, (*e)->context_length(), true, false);
+    ASSERT_TRUE(encoded.is_ok()) << encoded.status().message();
+    EXPECT_EQ(encoded->ids, g["ids"].get<std::vector<int32_t>>()) << words;
+    requests.push_back({encoded->ids});
+  }
   const auto rows = Embedder(**e).run(requests);
   ASSERT_TRUE(rows.is_ok()) << rows.status().message();
   for (size_t i = 0; i < rows->size(); ++i)

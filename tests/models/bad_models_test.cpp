@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/helpers.h"
 #include "support/tiny_models.h"
 
 namespace reprise::bad_models_test {
@@ -42,6 +43,39 @@ TEST(BadModels, WrongShapesNameTheTensorAndBothShapes) {
 TEST(BadModels, UnknownArchitecturesListTheKnownOnes) {
   expect_parts(open_with(testing_support::tiny_model_path("llama_bias"), {"architectures=[\"FooForCausalLM\"]"}),
                {"FooForCausalLM", "LlamaForCausalLM, InternLM3ForCausalLM, MistralForCausalLM"});
+}
+
+TEST(BadModels, ArchitecturesThatAreNotHereNameTheNearestAndWhatItLacks) {
+  expect_parts(
+      open_with(testing_support::tiny_model_path("llama_bias"), {"architectures=[\"Llama4ForCausalLM\"]"}),
+      {"architecture \"Llama4ForCausalLM\" is not known; nearest: LlamaForCausalLM; missing: attention in chunks",
+       "; known: LlamaForCausalLM"});
+  expect_parts(open_with(testing_support::tiny_model_path("llama_bias"),
+                         {"architectures=[\"Gemma3nForSomething\"]", "model_type=gemma3n"}),
+               {"nearest: Gemma3ForCausalLM; missing: several streams"});
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("reprise_missing_{}.gguf", ::getpid())).string();
+  for (const auto& [name, words] : std::vector<std::pair<std::string, std::string>>{
+           {"gptneox", "\"gptneox\"; nearest: Starcoder2ForCausalLM; missing: attention and MLP side by side"},
+           {"llama4", "\"llama4\"; nearest: LlamaForCausalLM; missing: attention in chunks"},
+           {"foo", "\"foo\"; known: llama"}}) {
+    checkpoint::GgufBuilder file;
+    file.str("general.architecture", name).f32_tensor("token_embd.weight", {1, 1}, {1});
+    std::ofstream(path, std::ios::binary) << file.finish();
+    expect_parts(open_with(path, {}), {words});
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(BadModels, WhatIsNearestIsHereAndWhatIsMissingIsNot) {
+  const checkpoint::Families known = models::families();
+  for (const checkpoint::MissingFamily& m : known.missing) {
+    EXPECT_NE(known.find(m.nearest), nullptr) << m.nearest;
+    EXPECT_EQ(known.find(m.architecture), nullptr) << m.architecture;
+    for (const checkpoint::Family* f : known.list)
+      EXPECT_TRUE(m.gguf.empty() || (f->gguf.name != m.gguf && f->gguf.other_name != m.gguf)) << m.gguf;
+  }
+  EXPECT_EQ(known.nearest_to("LlamaForSomething", "llama"), "") << "a type that is here";
 }
 
 TEST(BadModels, NanWeightsNameTheTensor) {

@@ -153,6 +153,93 @@ TEST(ConfigCases, FieldsThatChangeTheMathsAreErrorsInEveryFamily) {
   }
 }
 
+TEST(ConfigCases, FieldsOfOneFamilyThatChangeTheMathsAreErrors) {
+  const auto refused = [](std::string_view family, const std::string& key, const Json& value, std::string_view words) {
+    const Status s = check(family, key, value);
+    ASSERT_FALSE(s.is_ok()) << family << " " << key << ": " << value;
+    EXPECT_NE(s.message().find(words), std::string::npos) << s.message();
+  };
+  const auto passes = [](std::string_view family, const std::string& key, const Json& value) {
+    const Status s = check(family, key, value);
+    EXPECT_TRUE(s.is_ok()) << family << ": " << s.message();
+  };
+  refused("Starcoder2ForCausalLM", "norm_type", "rms_norm", "norm_type is \"rms_norm\"; allowed: \"layer_norm\"");
+  refused("Starcoder2ForCausalLM", "mlp_type", "gated", "mlp_type is \"gated\"; allowed: \"default\"");
+  passes("Starcoder2ForCausalLM", "norm_type", "layer_norm");
+  refused("MiniMaxM2ForCausalLM", "attn_type_list", {0, 1}, "attn_type_list is [0,1]; allowed: null, a list of 1");
+  passes("MiniMaxM2ForCausalLM", "attn_type_list", {1, 1});
+  for (const char* family : {"Qwen3VLForConditionalGeneration", "Qwen3_5ForCausalLM"}) {
+    const Json sections = family[5] == '_' ? Json{11, 11, 10} : Json{24, 20, 20};
+    Json rope = {{"rope_type", "default"}, {"mrope_section", sections}, {"mrope_interleaved", false}};
+    refused(family, "rope_scaling", rope, "rope_scaling.mrope_interleaved is false; allowed: null, true");
+    rope["mrope_interleaved"] = true;
+    passes(family, "rope_scaling", rope);
+  }
+  refused("Qwen2_5_VLForConditionalGeneration", "rope_scaling",
+          {{"type", "mrope"}, {"mrope_section", {16, 24, 24}}, {"mrope_interleaved", true}},
+          "rope_scaling.mrope_interleaved is true; allowed: null, false");
+  for (const char* family : {"LlamaForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"}) {
+    refused(family, "rope_scaling", {{"rope_type", "linear"}, {"factor", 2}, {"warp", 3}},
+            "rope_scaling.warp is 3; allowed: null, as the keys of rope_type linear are factor, ");
+    passes(family, "rope_scaling", {{"rope_type", "linear"}, {"factor", 2}, {"beta_fast", 32}, {"warp", nullptr}});
+  }
+}
+
+// Also where layers are listed, none of which slides.
+TEST(ConfigCases, WindowsOfFamiliesWithoutThemAreErrors) {
+  const auto layers = [](int64_t window) {
+    return Json{{"architectures", {"Qwen3NextForCausalLM"}},
+                {"num_hidden_layers", 2},
+                {"layer_types", {"linear_attention", "full_attention"}},
+                {"max_position_embeddings", 4096},
+                {"use_sliding_window", true},
+                {"sliding_window", window}};
+  };
+  const auto parse = [](const Json& config) {
+    return checkpoint::parse_model_config(config, "config.json", {}, models::families());
+  };
+  const Status s = parse(layers(512)).status();
+  ASSERT_FALSE(s.is_ok());
+  EXPECT_NE(s.message().find("sliding_window is 512; allowed: null with Qwen3NextForCausalLM, which has no window"),
+            std::string::npos)
+      << s.message();
+  EXPECT_TRUE(parse(layers(4096)).is_ok()) << "as long as the context";
+  Json off = layers(512);
+  off["use_sliding_window"] = false;
+  EXPECT_TRUE(parse(off).is_ok());
+}
+
+TEST(ConfigCases, FieldsOfATowerThatNothingReadsAreErrors) {
+  for (const char* family : {"Qwen2_5_VLForConditionalGeneration", "Qwen3VLForConditionalGeneration",
+                             "Qwen3VLMoeForConditionalGeneration", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM"}) {
+    const auto with = [&](const char* key, const Json& value) {
+      Json tower = Json::object();
+      tower[key] = value;
+      return check(family, "vision_config", tower);
+    };
+    const auto refused = [&](const char* key, const Json& value, std::string_view words) {
+      const Status s = with(key, value);
+      ASSERT_FALSE(s.is_ok()) << family << " " << key;
+      EXPECT_NE(s.message().find(words), std::string::npos) << s.message();
+    };
+    refused("use_registers", true, "vision_config.use_registers is true; allowed: null");
+    refused("num_attention_heads", 12, "vision_config.num_attention_heads is 12; allowed: null, 16");
+    refused("in_chans", 1, "vision_config.in_chans is 1; allowed: null, 3");
+    refused("rope_parameters", {{"rope_type", "axial"}, {"rope_theta", 100}}, "vision_config.rope_parameters is {");
+    for (const auto& [key, value] : std::vector<std::pair<const char*, Json>>{
+             {"use_registers", nullptr},
+             {"in_chans", 3},
+             {"num_attention_heads", 16},
+             {"initializer_range", 0.02},
+             {"_name_or_path", "x"},
+             {"rope_parameters", {{"rope_type", "axial"}, {"rope_theta", 10000.0}}}})
+      EXPECT_TRUE(with(key, value).is_ok()) << family << " " << key << ": " << with(key, value).message();
+    const bool windows = std::string_view(family).starts_with("Qwen2_5");
+    EXPECT_EQ(with("window_size", 112).is_ok(), windows);
+    EXPECT_EQ(with("num_position_embeddings", 2304).is_ok(), !windows);
+  }
+}
+
 TEST(ConfigCases, ValuesThatChangeNothingPass) {
   const std::pair<std::string, Json> neutral[] = {{"attn_logit_softcapping", 0},
                                                   {"logit_scale", 1.0},

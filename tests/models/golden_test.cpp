@@ -90,22 +90,27 @@ TEST_P(GoldenTest, LogitsAreThoseOfTheReference) {
   const double tolerance = p.dtype == DType::F32 ? 1e-4 : 2e-2;
   // The pair has an operator for prompts and one for single tokens; one token at a time is the second.
   const std::vector<int64_t> chunks = setup.fia ? std::vector<int64_t>{1000} : std::vector<int64_t>{1000, 1};
+  size_t firsts = 0;
   for (auto& [length, g] : goldens)
     for (const int64_t chunk : chunks) {
       const std::vector<float> logits = testing_support::all_logits(**engine, g.tokens, chunk);
       ASSERT_EQ(logits.size(), g.tokens.size() * vocab);
       double largest = 0, worst = 0;
       for (float x : g.logits) largest = std::max(largest, std::fabs(static_cast<double>(x)));
-      for (size_t i = 0; i < g.positions.size(); ++i)
+      for (size_t i = 0; i < g.positions.size(); ++i) {
+        const std::span<const float> want(g.logits.data() + i * vocab, vocab),
+            got(logits.data() + static_cast<size_t>(g.positions[i]) * vocab, vocab);
         for (size_t v = 0; v < vocab; ++v)
-          worst =
-              std::max(worst, std::fabs(static_cast<double>(logits[static_cast<size_t>(g.positions[i]) * vocab + v]) -
-                                        static_cast<double>(g.logits[i * vocab + v])));
+          worst = std::max(worst, std::fabs(static_cast<double>(got[v]) - static_cast<double>(want[v])));
+        firsts += testing_support::expect_first_token(want, got, tolerance * largest,
+                                                      fmt::format("length {}, position {}", length, g.positions[i]));
+      }
       EXPECT_LE(worst, tolerance * largest)
           << "length " << length << ": off by " << worst / largest << " of the largest";
       EXPECT_FALSE(std::isnan(worst));
       RecordProperty(fmt::format("relative_{}", length), fmt::format("{:.2e}", worst / largest));
     }
+  EXPECT_GT(firsts, 0u);
 }
 
 // Kernels of attention have forms of their own for some sizes of heads and numbers of queries for a key.

@@ -123,6 +123,24 @@ TEST_P(SmallFamilies, AreInt8ByThePassWithTheSameBitsEverywhere) {
   EXPECT_EQ(occurrences(text, "= linear("), gates) << text;
 }
 
+// Published models of these have activations that float16 does not hold.
+TEST(SmallFamiliesTold, Float16OfGemmaIsTold) {
+  const auto told = [](const char* name, DType dtype) {
+    auto e = open(name, {.dtype = dtype});
+    EXPECT_TRUE(e.is_ok()) << e.status().message();
+    if (!e.is_ok()) return false;
+    const auto& notices = (*e)->config().notices;
+    return std::any_of(notices.begin(), notices.end(), [](const std::string& n) {
+      return n.starts_with("`dtype` float16: activations of Gemma") && n.find("bfloat16") != std::string::npos;
+    });
+  };
+  for (const char* gemma : {"gemma2", "gemma3"}) {
+    EXPECT_TRUE(told(gemma, DType::F16)) << gemma;
+    EXPECT_FALSE(told(gemma, DType::BF16) || told(gemma, DType::F32)) << gemma;
+  }
+  EXPECT_FALSE(told("glm4", DType::F16));
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, SmallFamilies, testing::ValuesIn(testing_support::small_families()),
                          [](const auto& info) { return info.param; });
 

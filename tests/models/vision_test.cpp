@@ -5,6 +5,7 @@
 
 #include "engine/local_world.h"
 #include "models/vision.h"
+#include "support/goldens.h"
 #include "support/tiny_models.h"
 #include "support/traffic.h"
 #include "support/vision_golden.h"
@@ -73,7 +74,10 @@ float most_different(std::span<const float> a, std::span<const float> b) {
   return most;
 }
 
-class VisionTest : public testing::TestWithParam<std::string> {};
+class VisionTest : public testing::TestWithParam<std::string> {
+ protected:
+  void logits_are_near(DType dtype, float bound);
+};
 
 TEST_P(VisionTest, RowsOfTheTowerAreThoseOfTransformers) {
   const VisionGolden golden(GetParam());
@@ -111,9 +115,10 @@ TEST_P(VisionTest, PositionsAreThoseOfTransformers) {
   }
 }
 
-TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
+// Whatever the dtype, however the prompt is cut; first tokens too, away from ties.
+void VisionTest::logits_are_near(DType dtype, float bound) {
   const VisionGolden golden(GetParam());
-  auto e = open(GetParam());
+  auto e = open(GetParam(), {.dtype = dtype});
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   const auto want = golden.get<float>("logits");
   const auto vocab = static_cast<size_t>((*e)->vocab_size());
@@ -121,6 +126,7 @@ TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
   float largest = 0;
   for (const float w : want) largest = std::max(largest, std::fabs(w));
   std::vector<float> last;
+  size_t firsts = 0;
   // Whole; cut inside images; single tokens of images and behind them.
   for (const std::vector<int64_t>& chunks : {std::vector<int64_t>{size}, {7}, {3, 5}, {8, 1, 1, 4, 1}, {size - 6, 1}}) {
     const auto got = all_logits(**e, golden, chunks);
@@ -129,14 +135,29 @@ TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) {
     for (size_t i = 0; i < got->size() / vocab; ++i) {
       position = std::min(size, position + chunks[std::min(i, chunks.size() - 1)]);
       const auto row = std::span(want).subspan(static_cast<size_t>(position - 1) * vocab, vocab);
-      EXPECT_LE(most_different(row, std::span(*got).subspan(i * vocab, vocab)), 1e-4f * largest)
-          << "position " << position << ", chunks of " << chunks.front();
+      const auto mine = std::span(*got).subspan(i * vocab, vocab);
+      const std::string where = fmt::format("position {}, chunks of {}", position, chunks.front());
+      EXPECT_LE(most_different(row, mine), bound * largest) << where;
+      firsts += testing_support::expect_first_token(row, mine, static_cast<double>(bound * largest), where);
     }
     const std::vector<float> end(got->end() - static_cast<ptrdiff_t>(vocab), got->end());
     EXPECT_TRUE(last.empty() || testing_support::same_bits(end, last)) << "chunks of " << chunks.front();
     last = end;
   }
+  EXPECT_GT(firsts, 0u);
   EXPECT_EQ((*e)->tower()->computed(), golden.images().size());  // the store has what the first prompt computed
+}
+
+TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) { logits_are_near(DType::F32, 1e-4f); }
+// The references are of fp32, and most of them of weights that bf16 does not have. Windows and states add to what
+// roundings do: in fp16, which has 3 more bits, all is 7 to 15 times nearer.
+TEST_P(VisionTest, LogitsInBfloat16AreNearThoseOfTransformers) {
+  const std::string& model = GetParam();
+  if (model == "qwen3_5_vl") GTEST_SKIP() << "the roundings of its weights alone move logits by a quarter; see fp16";
+  logits_are_near(DType::BF16, model.starts_with("qwen3_5") ? 8e-2f : model.starts_with("qwen2_5") ? 4e-2f : 2e-2f);
+}
+TEST_P(VisionTest, LogitsInFloat16AreNearThoseOfTransformers) {
+  logits_are_near(DType::F16, GetParam().starts_with("qwen3_5") ? 3e-2f : 6e-3f);
 }
 
 TEST_P(VisionTest, AllModesGiveTheSameBits) {

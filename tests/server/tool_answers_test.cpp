@@ -7,6 +7,7 @@
 #include <set>
 
 #include "server/answer_splitter.h"
+#include "server/ids.h"
 
 namespace reprise::server::tool_answers_test {
 namespace {
@@ -69,6 +70,8 @@ TEST(ToolAnswers, SayWhatTheTurnSaid) {
         EXPECT_EQ(got.calls[i].arguments, want["arguments"].dump());
         if (want.contains("id"))
           EXPECT_EQ(got.calls[i].id, want["id"].get<std::string>());
+        else if (options.tools == ToolFormat::Mistral)
+          EXPECT_TRUE(is_short_id(got.calls[i].id)) << got.calls[i].id;
         else
           EXPECT_TRUE(got.calls[i].id.starts_with("call_"));
       }
@@ -121,6 +124,9 @@ TEST(ToolAnswers, CallsThatAreBrokenAreWords) {
            {"phi4_mini_json", "<|tool_call|>f<|/tool_call|>"},
            {"phi4_mini_json", "functools[1, 2]"},
            {"granite", "<|tool_call|>{\"name\": \"func\", \"arguments\": \"not a dict\"}"},
+           {"mistral", "[TOOL_CALLS][CALL_ID]9Ab3dEfGh[ARGS]{}"},
+           {"mistral", "[TOOL_CALLS]f[CALL_ID]9Ab3dEfGh{}"},
+           {"mistral", "[TOOL_CALLS]f[ARGS]{"},
            {"hunyuan", "<tool_calls><tool_call>f</tool_call></tool_calls>"},
            {"hunyuan", "<tool_calls>[{\"name\": 1}]</tool_calls>"},
            {"nemotron_json", "<TOOLCALL>[{\"name\": 1}]</TOOLCALL>"},
@@ -203,6 +209,25 @@ TEST(ToolAnswers, CallsInAnotherFormHaveKimisNames) {
   ASSERT_EQ(counted.calls.size(), 1u);
   EXPECT_EQ(counted.calls[0].name, "f");
   EXPECT_EQ(counted.calls[0].id, "0");
+}
+
+// Mistral's templates refuse any other id in the next turn, whoever wrote the call and however.
+TEST(ToolAnswers, CallsOfMistralsModelsHaveShortIds) {
+  SplitOptions o;
+  o.tools = ToolFormat::List;
+  o.short_ids = true;
+  const SplitText listed = split(o, R"([{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}])", 4);
+  ASSERT_EQ(listed.calls.size(), 2u);
+  EXPECT_TRUE(is_short_id(listed.calls[0].id) && is_short_id(listed.calls[1].id)) << listed.calls[0].id;
+  EXPECT_NE(listed.calls[0].id, listed.calls[1].id);
+  o.tools = ToolFormat::Mistral;
+  for (const char* text : {"[TOOL_CALLS]f[CALL_ID]call_1[ARGS]{}", "[TOOL_CALLS]f[CALL_ID][ARGS]{}",
+                           R"([TOOL_CALLS][{"name": "f", "arguments": {}, "id": "1"}])"}) {
+    const SplitText got = split(o, text, 4);
+    ASSERT_EQ(got.calls.size(), 1u) << text;
+    EXPECT_EQ(got.calls[0].name, "f");
+    EXPECT_TRUE(is_short_id(got.calls[0].id)) << got.calls[0].id;
+  }
 }
 
 // What stands as plain text in a call is what the tool's schema says of it.

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +55,23 @@ inline std::map<int64_t, Golden> read_goldens(const std::string& folder,
       copy(t.name.starts_with("stepped") ? g.stepped : g.logits);
   }
   return out;
+}
+
+inline size_t argmax_of(std::span<const float> row) {
+  return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
+// The first token of a row of logits is the reference's, unless its second one is nearer than `margin`. True: it is
+// not, so that the row was compared.
+inline bool expect_first_token(std::span<const float> want, std::span<const float> got, double margin,
+                               const std::string& where) {
+  const size_t best = argmax_of(want);
+  float second = -INFINITY;
+  for (size_t v = 0; v < want.size(); ++v)
+    if (v != best) second = std::max(second, want[v]);
+  if (static_cast<double>(want[best] - second) <= margin) return false;
+  EXPECT_EQ(argmax_of(got), best) << where;
+  return true;
 }
 
 }  // namespace reprise::testing_support

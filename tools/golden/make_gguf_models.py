@@ -31,9 +31,9 @@ SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "
          "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama", "glm4_moe": "glm4moe", "ernie_moe": "ernie4_5-moe",
          "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next", "qwen3_5": "qwen35",
          "qwen3_5_moe_text_of_images": "qwen35moe", "granite_hybrid": "granitehybrid", "nemotron_h": "nemotron_h",
-         "nemotron_h_moe": "nemotron_h_moe"}
+         "nemotron_h_moe": "nemotron_h_moe", "ministral3": "mistral3", "hunyuan_moe": "hunyuan-moe"}
 DELTA_NETS = {"qwen3next", "qwen35", "qwen35moe"}
-INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "nemotron_h_moe", "smollm3"}
+INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "nemotron_h_moe", "smollm3", "mistral3"}
 
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
@@ -389,6 +389,22 @@ def add_of_family(w, arch, config, rope):
         add_delta_net(w, config)
     if arch in ("qwen35", "qwen35moe"):  # conversion/qwen.py, _Qwen35MRopeMixin
         w.add_rope_dimension_sections([*rope["mrope_section"], 0])
+    if arch == "mistral3":  # conversion/mistral3.py, Ministral3Model
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        w.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        w.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+        w.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        w.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    if arch == "hunyuan-moe":  # conversion/hunyuan.py, HunYuanMoEModel
+        w.add_expert_count(config["num_experts"])
+        w.add_expert_used_count(config["moe_topk"])
+        w.add_expert_feed_forward_length(config["intermediate_size"])
+        w.add_expert_shared_count(1)
+        w.add_expert_shared_feed_forward_length(config["intermediate_size"])
+        w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        w.add_rope_scaling_factor(1)
     if arch == "minimax-m2":
         w.add_expert_count(config["num_local_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])

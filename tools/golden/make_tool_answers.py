@@ -39,6 +39,8 @@ FAMILIES = {
 NO_CALLS = {"smollm3"}
 NO_WORDS_BESIDE_CALLS = {"command_r7b", "mistral_v03"}
 
+IDS = {"kimi_k2": lambda name, i: f"functions.{name}:{i}", "mistral_v03": lambda name, i: f"callid{i:03d}"}
+
 TOOLS = [
     {"type": "function", "function": {"name": "get_weather", "description": "The weather of a city.", "parameters": {
         "type": "object", "required": ["city"], "properties": {
@@ -83,6 +85,15 @@ DOCUMENTED = [
      "hunyuan_a13b",
      '<think>\nhm\n</think>\n<answer>\n<tool_calls>[{"name": "a", "arguments": {}}, {"name": "b", "arguments": '
      '{"x": 42}}]</tool_calls>\n</answer>', "", "hm", [("a", {}), ("b", {"x": 42})]),
+    ("mistral_common 1.13.1 tokens/tokenizers/instruct.py (InstructTokenizerV11)", "mistral", "none",
+     '[TOOL_CALLS]get_weather[CALL_ID]9Ab3dEfGh[ARGS]{"city": "Oslo"}[TOOL_CALLS]now[CALL_ID]000000001[ARGS]{}', "", "",
+     [("get_weather", {"city": "Oslo"}, "9Ab3dEfGh"), ("now", {}, "000000001")]),
+    ("mistral_common 1.13.1 tokens/tokenizers/instruct.py (InstructTokenizerV11)", "mistral", "none",
+     '[TOOL_CALLS]get_weather[CALL_ID]9Ab3dEfGh[ARGS]{"city": "Oslo"}', "", "",
+     [("get_weather", {"city": "Oslo"}, "9Ab3dEfGh")]),
+    ("mistral_common 1.13.1 tokens/tokenizers/instruct.py (InstructTokenizerV13)", "mistral", "none",
+     'I look it up.[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}[TOOL_CALLS]now[ARGS]{}', "I look it up.", "",
+     [("get_weather", {"city": "Oslo"}), ("now", {})]),
     ("sglang 0.5.23 function_call/hunyuan_detector.py", "hunyuan", "none",
      "<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n"
      "</tool_call>\n</tool_calls>", "", "", [("get_weather", {"city": "Oslo"})]),
@@ -115,7 +126,7 @@ def written(name, turn):
         message["reasoning_content"] = turn["reasoning_content"]
     if "calls" in turn:
         message["tool_calls"] = [
-            {"id": f"functions.{n}:{i}" if name == "kimi_k2" else f"callid{i:03d}", "type": "function",
+            {"id": IDS.get(name, IDS["mistral_v03"])(n, i), "type": "function",
              "function": {"name": n, "arguments": copy.deepcopy(a)}} for i, (n, a) in enumerate(turn["calls"])]
     chat = {"messages": [{"role": "user", "content": "Well?"}, message], "tools": TOOLS,
             "add_generation_prompt": False, "kwargs": {}}
@@ -139,9 +150,9 @@ def main():
             if thought and (thoughts == "none" or thought not in text):
                 thought = ""  # the template leaves it out
             expected = [{"name": n, "arguments": a} for n, a in turn.get("calls", [])]
-            if name == "kimi_k2":
+            if name in IDS:  # the calls have the ids that the model wrote
                 for i, call in enumerate(expected):
-                    call["id"] = f"functions.{call['name']}:{i}"
+                    call["id"] = IDS[name](call["name"], i)
             cases.append({"source": f"template {name}", "template": name, "tool_call_parser": calls,
                           "reasoning_parser": thoughts, "text": text, "content": turn.get("content", ""),
                           "reasoning": thought, "calls": expected})
