@@ -28,9 +28,10 @@ extern const uint32_t reprise_extension_abi;
 const uint32_t reprise_extension_abi = REPRISE_EXTENSION_ABI;
 
 int reprise_extension_register(const reprise_host* host) {
-  for (const char* device : {"cuda", "ascend"}) {
+  const char* const kinds[][2] = {{"cuda", "cuda.add.mine"}, {"ascend", "ascend.add.mine"}};
+  for (const auto& [device, name] : kinds) {
     reprise_kernel k{};
-    k.name = *device == 'c' ? "cuda.add.mine" : "ascend.add.mine";
+    k.name = name;
     k.op = "add";
     k.device = device;
     k.score = 1000;

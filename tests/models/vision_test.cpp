@@ -150,7 +150,7 @@ void VisionTest::logits_are_near(DType dtype, float bound) {
 
 TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) { logits_are_near(DType::F32, 1e-4f); }
 // The references are of fp32, and most of them of weights that bf16 does not have. Windows and states add to what
-// roundings do: in fp16, which has 3 more bits, all is 7 to 15 times nearer.
+// roundings do: in fp16, which has 3 more bits, all is 3 to 15 times nearer.
 TEST_P(VisionTest, LogitsInBfloat16AreNearThoseOfTransformers) {
   const std::string& model = GetParam();
   if (model == "qwen3_5_vl") GTEST_SKIP() << "the roundings of its weights alone move logits by a quarter; see fp16";

@@ -21,7 +21,10 @@ TEST(CudaKernels, ElementsHaveTheCpusBits) {
     for (int64_t width : {1, 7, 40, 264}) {
       const TestTensor a = random_tensor(t, {5, width}, 1, -8, 8), b = random_tensor(t, {5, width}, 2, -8, 8);
       for (const char* op : {"add", "mul"}) expect_equal(op, {a, b});
-      for (const char* op : {"silu", "reciprocal", "gelu", "gelu_tanh", "relu_squared", "widen"}) expect_equal(op, {a});
+      for (const char* op : {"silu", "sigmoid", "reciprocal", "gelu", "gelu_tanh", "relu_squared", "widen"})
+        expect_equal(op, {a});
+      expect_equal("scale_rows", {a, random_tensor(DType::F32, {5, 1}, 5, -2, 2)});
+      expect_equal("row_write", {zero_tensor(t, {2, kPageTokens, width}), a, indices({130, -1, 0, 127, 128})});
       expect_equal("scale", {a}, {{"by", 0.37}});
       expect_equal("softcap", {a}, {{"cap", 3.5}});
       expect_equal("swiglu_clamped", {a, b}, {{"alpha", 1.702}, {"limit", 5.0}});
@@ -191,6 +194,21 @@ TEST(CudaKernels, RowsKeepTheirBitsInAnyCompany) {
       expect_same_bits(cuda.run("linear", {part, w})[0], rows_of(all, first, count));
       expect_same_bits(cuda.run("lm_head_argmax", {part, w})[0], rows_of(head, first, count));
     }
+  }
+}
+
+// Every number of rows near the sizes where a product takes another way, in another order of lanes.
+TEST(CudaKernels, ProductsOfAnyNumberOfRowsHaveTheSameBits) {
+  constexpr int64_t kRows = 129;
+  const TestTensor x = random_tensor(DType::BF16, {kRows, 32}, 1), w = random_tensor(DType::BF16, {24, 32}, 2),
+                   added = random_tensor(DType::BF16, {kRows, 24}, 3);
+  const TestTensor all = on_cuda().run("linear", {x, w})[0], sum = on_cuda().run("linear_add", {x, w, added})[0];
+  for (int64_t rows = 1; rows <= kRows; rows += rows == 80 ? 47 : 1) {
+    const TestTensor part = rows_of(x, 0, rows);
+    const Order order = rows % 2 ? Order::Shuffled : Order::Descending;
+    expect_same_bits(on_cuda(order).run("linear", {part, w})[0], rows_of(all, 0, rows), fmt::format("{} rows", rows));
+    expect_same_bits(on_cuda(order).run("linear_add", {part, w, rows_of(added, 0, rows)})[0], rows_of(sum, 0, rows),
+                     fmt::format("{} rows, and added", rows));
   }
 }
 

@@ -114,8 +114,9 @@ TEST_P(CudaLatent, KeepsItsBits) {
   expect_same_bits(attend(on_cuda(), m, {{&a, first, 253}}), rows(first, 253), m.name() + " a chunk");
   expect_same_bits(attend(on_cuda(), m, {{&a, 253, n}}, 3), rows(253, n), m.name() + " the next chunk");
   for (int64_t t : {int64_t{255}, int64_t{256}, n - 1})
-    expect_same_bits(attend(on_cuda(), m, {{&a, t, t + 1}}), rows(t, t + 1), fmt::format("{} token {}", m.name(), t));
-  const TestTensor company = attend(on_cuda(), m, {{&b, 36, 40}, {&a, 260, n}, {&b, 39, 40}}, 7);
+    expect_same_bits(attend(on_cuda(Order::Shuffled), m, {{&a, t, t + 1}}), rows(t, t + 1),
+                     fmt::format("{} token {}", m.name(), t));
+  const TestTensor company = attend(on_cuda(Order::Descending), m, {{&b, 36, 40}, {&a, 260, n}, {&b, 39, 40}}, 7);
   expect_same_bits(rows_of(company, 4, n - 260), rows(260, n), m.name() + " in company");
 }
 
