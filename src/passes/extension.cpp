@@ -108,9 +108,10 @@ Result<KernelEntry> entry_from(const reprise_kernel& k, const Platform& platform
       return workspace(Call(c).get(), bound.value.data(), threads);
     };
   for (size_t i = 0; i < e.part.size(); ++i) e.part[i] = k.phase[i];
-  if (takes_c_arguments(e.device)) return e;
+  const OpaqueKernel caller = platform.kernels->foreign(e.device);
+  if (!caller) return e;
   const auto parts = std::make_shared<const ForeignParts>(e.part);
-  e.part = {platform.kernels->foreign(e.device)};
+  e.part = {caller};
   e.bind = [bind = k.bind, parts](const OpCall& c, LaunchArgs& args) {
     bind(Call(c).get(), reinterpret_cast<reprise_args*>(&args));
     args.constant = parts.get();
