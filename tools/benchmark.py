@@ -521,6 +521,24 @@ def show_vectors(data):
                    f"{r['cosine']:.5f}"] for r in data["rows"]])
 
 
+def measure_tower(run):
+    out = []
+    for dtype in ("bfloat16", "float32"):
+        made = run.out / "measure_tower.json"
+        run.output([sys.executable, HERE / "measure_tower.py", "--binary", run.binary, "--dtype", dtype, "--rounds",
+                    max(NEW_ROUNDS, run.args.rounds), "--json", made])
+        out.append(json.loads(made.read_text(encoding="utf-8")))
+    return out
+
+
+def show_tower(data):
+    def row(r):
+        rate = r["operations"] / 1e9 / r["seconds"]
+        return [VECTOR_NAMES[r["dtype"]], f"{1e3 * r['seconds']:,.0f}", f"{r['operations'] / 1e9:.0f}", f"{rate:.0f}",
+                f"{100 * rate / r['peak_gflops']:.0f} % of {r['peak_gflops']:.0f}"]
+    return table(["dtype", "ms", "GFLOP", "GFLOP/s", "share of the peak"], [row(r) for r in data])
+
+
 BLOCK_FORMATS = ("Q8_0", "Q4_K_M", "Q4_0")
 BLOCK_WAYS = ("auto", "int8")
 
@@ -586,6 +604,7 @@ SECTIONS = {
     "block-activations": ("Int8 activations of GGUF files", 30, measure_block_activations, show_block_activations),
     "lora": ("LoRA adapters while decoding", 8, measure_lora, show_lora),
     "vectors": ("Vectors of texts", 5, measure_vectors, show_vectors),
+    "tower": ("A vision tower", 4, measure_tower, show_tower),
     "serving": ("The server under load", 100, measure_serving, show_lines),
     "quantised": ("Quantised forms of SmolLM2", 35, measure_quantised, show_quantised),
 }

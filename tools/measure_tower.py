@@ -125,6 +125,7 @@ def main():
     parser.add_argument("--side", type=int, default=512, help="pixels; a multiple of 32")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=pathlib.Path, help="a file for the figures")
     args = parser.parse_args()
     if args.side % (TOWER["patch_size"] * MERGE) or args.side <= 0:
         parser.error(f"--side {args.side} is no multiple of {TOWER['patch_size'] * MERGE}")
@@ -146,6 +147,9 @@ def main():
             server.stop()
     seconds = statistics.median(pictures) - statistics.median(texts)
     work = operations(patches)
+    if args.json:
+        args.json.write_text(json.dumps({"dtype": args.dtype, "side": args.side, "patches": patches, "seconds": seconds,
+                                         "operations": work, "peak_gflops": peak}), encoding="utf-8")
     print("| dtype | pixels | patches | ms of the picture | GFLOP | GFLOP/s | share of the peak |")
     print("|---|---|---|---|---|---|---|")
     print(f"| {args.dtype} | {args.side} x {args.side} | {patches} | {seconds * 1e3:.0f} | {work / 1e9:.0f} | "

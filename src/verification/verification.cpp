@@ -79,7 +79,11 @@ Result<service::LocalRanks> Verification::open(const VerifyMode& mode) const {
   settings.graph.learn = false;
   settings.bars = show_;
   if (mode.threads) settings.threads = mode.threads;
-  if (!is_ranked(mode)) settings.tp_size = 1, settings.member = nullptr;
+  if (!is_ranked(mode)) {
+    settings.tp_size = settings.ep_size = 1;
+    settings.enable_expert_parallel = false;
+    settings.member = nullptr;
+  }
   if (!settings.member) return service::open_local_ranks(std::move(settings));
   service::LocalRanks opened;
   ASSIGN_OR_RETURN(opened.alone, service::open_engine(settings));  // of a launcher's world

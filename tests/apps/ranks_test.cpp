@@ -72,6 +72,17 @@ TEST(Ranks, ANumberThatDoesNotFitTheModelNamesThoseThatDo) {
   EXPECT_TRUE(holds(verified.out, " 0 mismatches")) << verified.out;
 }
 
+// One rank has all experts, whatever the ranks that it is compared with share out.
+TEST(Ranks, PartsOfExpertsAreComparedWithOneRank) {
+  for (const char* parts : {"--ep-size 2", "--enable-expert-parallel"}) {
+    const Outcome o = run_binary(fmt::format(
+        "graph verify --model-path {} --threads 1 --quick --largest 4 --tp-size 2 {} --max-total-tokens 4096",
+        model_folder("qwen3_moe_norm"), parts));
+    EXPECT_EQ(o.exit_code, 0) << o.err;
+    EXPECT_TRUE(holds(o.out, " 0 mismatches")) << o.out;
+  }
+}
+
 OrderedJson trace_events(const std::string& path) {
   const auto text = read_file(path);
   EXPECT_TRUE(text.is_ok()) << text.status().message();

@@ -202,6 +202,11 @@ class OfTheLibrary(unittest.TestCase):
         self.assertEqual(lines[2:], ["| A, 1 | 1238 | 1240 (+0 %) | 619 (-50 %) | 47.5 (-96 %) |",
                                      "| 16 | 1238 | 1240 (+0 %) | 619 (-50 %) | 47.5 (-96 %) |"])
 
+    def test_tower(self):
+        row = {"dtype": "bfloat16", "side": 512, "patches": 1024, "seconds": 6.4, "operations": 768e9, "peak_gflops": 200.0}
+        lines = benchmark.show_tower([row])
+        self.assertEqual(lines[2], "| bf16 | 6,400 | 768 | 120 | 60 % of 200 |")
+
     def test_vectors(self):
         row = {"name": "reprise", "dtype": "int8", "ms": 240.4, "texts_s": 133.1, "cosine": 0.99815}
         with tempfile.TemporaryDirectory() as folder:
