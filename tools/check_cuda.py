@@ -67,7 +67,7 @@ def faults_of(kernels: list[dict]) -> list[str]:
     for k in kernels:
         if k["spilled"] > max((most for part, most in MAY_SPILL.items() if part in k["kernel"]), default=0):
             faults.append(f"{short_name(k['kernel'])}: {k['spilled']} bytes of registers are spilled")
-        elif k["frame"] > k["spilled"] and not any(part in k["kernel"] for part in MAY_HAVE_FRAMES):
+        elif k["frame"] > -(-k["spilled"] // 16) * 16 and not any(part in k["kernel"] for part in MAY_HAVE_FRAMES):
             faults.append(f"{short_name(k['kernel'])}: a stack frame of {k['frame']} bytes")
     return faults
 
