@@ -84,7 +84,7 @@ typedef void (*reprise_cuda_kernel)(const reprise_args* args, const int64_t* liv
 typedef struct {
   const char* name;     // unique: "cpu.my_op.f32"
   const char* op;       // known already, or declared before
-  const char* device;   // "cpu", "cuda", "null"; entries of other devices than the one in use are kept
+  const char* device;   // "cpu", "cuda", "null"; entries of a device that is not in use are ignored
   int32_t score;        // the highest among the kernels that accept a call wins; a tie is an error
   int32_t index_dtype;  // REPRISE_I32 or REPRISE_I64: what it takes for operands declared as Index; 0: REPRISE_I32
   // NULL, or why not: one line that lives as long as the extension.

@@ -4,9 +4,9 @@
 //
 // Attention of bf16 and f16 follows the rule of attention.h with one key/value head, all query heads being its rows: a
 // score is one chain over the latent and then the rotated key, each padded with zeros to blocks of 16, and the values
-// are the latents. A block has 16 rows, or 32 where
-// its shared memory has room for them, and for each 16 four warps: each of the four scores a
-// quarter of the keys of a tile, and keeps 128 columns of the output. Weights and sums are computed by all four alike.
+// are the latents. A block has 16 rows, or 32 where its shared memory has room for them, and for each 16 four warps:
+// each of the four scores a quarter of the keys of a tile, and keeps 128 columns of the output. Weights and sums are
+// computed by all four alike.
 // With f32, a warp takes one row, as in attention.h.
 #pragma once
 
