@@ -218,8 +218,7 @@ class RopeReader {
     if (out_.vision) read_.insert(read_.end(), {"mrope_section", "mrope_interleaved"});  // read with the tower
     for (const auto& [key, value] : object_.items()) {
       if (value.is_null() || std::find(read_.begin(), read_.end(), key) != read_.end()) continue;
-      // Parameters of other kinds have no effect in transformers either; of a key of no kind, nobody here knows what
-      // its engine computes by it.
+      // Parameters of other kinds have no effect in transformers either; what a key of no kind changes is not known.
       if (std::find(kRopeWords.begin(), kRopeWords.end(), key) == kRopeWords.end())
         return in_.wrong(key, value, fmt::format("null, as the keys of rope_type {} are {}", kind_, keys_of_kind()));
       note(fmt::format("{}.{} has no effect with rope_type {}", place_, key, kind_));

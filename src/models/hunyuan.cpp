@@ -92,17 +92,14 @@ Status add_moe(checkpoint::GgufFields& in) {
   return in.copy("expert_shared_count", "num_shared_expert");
 }
 
+constexpr checkpoint::SizeDefaults kSizes{
+    .vocab = 290943, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048, .eps = 1e-5};
+
 }  // namespace
 
 const ModelSpec kHunyuan{.family = {.architecture = "HunYuanDenseV1ForCausalLM",
                                     .model_type = "hunyuan_v1_dense",
-                                    .sizes = {.vocab = 290943,
-                                              .hidden = 4096,
-                                              .intermediate = 11008,
-                                              .layers = 32,
-                                              .heads = 32,
-                                              .positions = 2048,
-                                              .eps = 1e-5},
+                                    .sizes = kSizes,
                                     .fields = kFields,
                                     .gguf = {.name = "hunyuan-dense", .tensors = kTensors},
                                     .fixed_ntk = true},
@@ -112,13 +109,7 @@ const ModelSpec kHunyuan{.family = {.architecture = "HunYuanDenseV1ForCausalLM",
 const ModelSpec kHunyuanMoe{
     .family = {.architecture = "HunYuanMoEV1ForCausalLM",
                .model_type = "hunyuan_v1_moe",
-               .sizes = {.vocab = 290943,
-                         .hidden = 4096,
-                         .intermediate = 11008,
-                         .layers = 32,
-                         .heads = 32,
-                         .positions = 2048,
-                         .eps = 1e-5},
+               .sizes = kSizes,
                .fields = kFieldsMoe,
                .read = read_moe,
                .gguf = {.name = "hunyuan-moe", .experts = "num_experts", .add = add_moe, .tensors = kMoeTensors},
