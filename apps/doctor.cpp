@@ -35,6 +35,7 @@ void print_table(const measurement::Machine& m, const MachineSpeed& s) {
   const auto row = [](const char* name, const std::string& value) { fmt::print("{:<22}{}\n", name, value); };
   row("processor", m.cpu);
   row("instruction sets", joined(m.isa));
+  row("used by default", m.isa_used);
   row("threads allowed", fmt::format("{}", m.threads));
   row("devices", joined(m.devices));
   row("memory read, 1 thread", fmt::format("{:.1f} GB/s", s.read_GBps_1));

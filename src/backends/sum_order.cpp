@@ -65,8 +65,8 @@ const Order kCpu[] = {
      "over the "
      "pairs K, K + 4 of each eight, the second one first",
      true},
-    {{"rms_norm", "rms_norm_centred", "add_rms_norm", "add_rms_norm_quant_static", "add_rms_norm_quant_dynamic",
-      "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm"},
+    {{"rms_norm", "rms_norm_centred", "unit_rms_norm", "add_rms_norm", "add_rms_norm_quant_static",
+      "add_rms_norm_quant_dynamic", "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm"},
      kRowSum},
     {{"paged_attention", "latent_attention", "expanded_latent_attention"},
      "scores: one chain over the head; within a page of 128 keys the weights go to 16 partial sums by the key's "
@@ -108,8 +108,8 @@ const Order kCuda[] = {
     {{"grouped_linear_blocks"},
      kChain,
      "bf16: as grouped_linear on unpacked weights; f16: one chain of multiply-adds in fp32, over K in ascending order"},
-    {{"rms_norm", "rms_norm_centred", "add_rms_norm", "add_rms_norm_quant_static", "add_rms_norm_quant_dynamic",
-      "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm"},
+    {{"rms_norm", "rms_norm_centred", "unit_rms_norm", "add_rms_norm", "add_rms_norm_quant_static",
+      "add_rms_norm_quant_dynamic", "split_qk_norm_rope", "split_qk_norm_rope_kv", "layer_norm"},
      "a thread adds chunks of 8 numbers in ascending order; then the lanes of a warp by xor 16, 8, 4, 2, 1; then the "
      "warps in ascending order"},
     {{"paged_attention", "latent_attention"},

@@ -106,10 +106,12 @@ Status read_sizes(const FieldReader& in, ModelConfigFields& out) {
 Status read_layer_types(const FieldReader& in, ModelConfigFields& out) {
   const Json* types = in.find("layer_types");
   if (!types) return Status::ok();
-  // Read by the family: read_state_layers(), read_mamba().
+  // Read by the family: read_state_layers(), read_mamba(), attention_chunk_size.
   const bool mamba = out.numbers.contains("mamba.heads"),
              states = mamba || out.numbers.contains("linear_num_value_heads");
-  const std::string_view other = states ? "linear_attention" : "sliding_attention";
+  const std::string_view other = states                    ? "linear_attention"
+                                 : out.attention_chunk > 0 ? "chunked_attention"
+                                                           : "sliding_attention";
   if (!types->is_array())
     return in.wrong("layer_types", *types,
                     fmt::format("a list with \"full_attention\" or \"{}\" for each layer", other));
@@ -321,6 +323,12 @@ double ModelConfigFields::number(std::string_view name) const {
 
 int64_t ModelConfigFields::window_of_layer(int64_t layer) const {
   return family && family->slides && family->slides(*this, layer) ? sliding_window.value_or(0) : 0;
+}
+
+int64_t ModelConfigFields::chunk_of_layer(int64_t layer) const {
+  // One chunk is no bound, so devices whose attention knows no chunks run the model with a context that short.
+  if (attention_chunk >= max_position_embeddings || layer >= static_cast<int64_t>(layer_types.size())) return 0;
+  return layer_types[static_cast<size_t>(layer)] == "chunked_attention" ? attention_chunk : 0;
 }
 
 Result<ModelConfigFields> parse_model_config(Json config, std::string_view source,

@@ -126,11 +126,15 @@ struct ModelConfigFields {
   std::optional<int64_t> sliding_window;
   bool use_sliding_window = false;       // Qwen: the window counts only when this is set
   int64_t max_window_layers = 0;         // Qwen: layers below this one attend in full
-  std::vector<std::string> layer_types;  // empty, or "full_attention" / "sliding_attention" for each layer
+  // Empty, or "full_attention" or another kind that the family has for each layer.
+  std::vector<std::string> layer_types;
+  int64_t attention_chunk = 0;  // tokens of a chunk, in which "chunked_attention" stays; 0: there are none
   // Whether layer_types lists the layer as sliding; none where there is no list.
   std::optional<bool> listed_as_sliding(int64_t layer) const;
   // The attention window of a layer by the family's rule, 0 = the whole context.
   int64_t window_of_layer(int64_t layer) const;
+  // Tokens of a chunk that the layer's attention stays in, 0 = the whole context.
+  int64_t chunk_of_layer(int64_t layer) const;
 
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;

@@ -50,6 +50,26 @@ Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigF
   return read_dense_layers(in, e);
 }
 
+Status read_unrotated_layers(const FieldReader& in, ModelConfigFields& out) {
+  int64_t interval = 0;
+  RETURN_IF_ERROR(in.integer("no_rope_layer_interval", 1, kMaxLayers, 4, interval));
+  const Json* list = in.find("no_rope_layers");
+  if (list && list->is_array() && list->empty()) list = nullptr;
+  const std::string allowed = fmt::format("a list of {} numbers 0 or 1", out.num_hidden_layers);
+  if (list && (!list->is_array() || static_cast<int64_t>(list->size()) < out.num_hidden_layers))
+    return in.wrong("no_rope_layers", *list, allowed);
+  for (int64_t l = 0; l < out.num_hidden_layers; ++l) {
+    bool turns = (l + 1) % interval != 0;
+    if (list) {
+      const Json& v = (*list)[static_cast<size_t>(l)];
+      if (v != 0 && v != 1) return in.wrong("no_rope_layers", *list, allowed);
+      turns = v == 1;
+    }
+    if (!turns) out.unrotated_layers.push_back(l);
+  }
+  return Status::ok();
+}
+
 Status read_state_layers(const FieldReader& in, ModelConfigFields& out) {
   struct Size {
     std::string_view name;

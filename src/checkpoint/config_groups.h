@@ -30,6 +30,10 @@ struct MambaFields {
 // "mamba.conv_bias", "mamba.proj_bias", "mamba.least_step" and "mamba.most_step" (0: no limit).
 Status read_mamba(const FieldReader& in, const MambaFields& fields, ModelConfigFields& out);
 
+// Which layers turn nothing: no_rope_layers, a list with 1 for each that turns (the name says the opposite), or every
+// no_rope_layer_interval-th where there is no list.
+Status read_unrotated_layers(const FieldReader& in, ModelConfigFields& out);
+
 struct LatentDefaults {
   int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
 };

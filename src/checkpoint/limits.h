@@ -15,6 +15,7 @@ constexpr int64_t kMaxHidden = 1 << 20;
 constexpr int64_t kMaxIntermediate = 1 << 22;
 constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxHeadDim = 8192;
+constexpr int64_t kMaxScaleFactors = 256;  // of queries by position
 constexpr int64_t kMaxVocab = 10'000'000;
 
 }  // namespace reprise::checkpoint

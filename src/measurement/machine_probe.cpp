@@ -200,6 +200,7 @@ Machine describe_machine() {
   Machine m;
   m.cpu = cpu_name();
   for (cpu::Isa isa : cpu::supported_isas()) m.isa.emplace_back(cpu::isa_name(isa));
+  if (const auto used = cpu::parse_isa("auto"); used.is_ok()) m.isa_used = cpu::isa_name(*used);
   m.devices = {"cpu"};
   const int allowed = static_cast<int>(cpu::ThreadPool::allowed_processors().size());
   const double granted = granted_processors();
@@ -260,6 +261,7 @@ OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {
   OrderedJson j;
   j["cpu"] = machine.cpu;
   j["isa"] = machine.isa;
+  j["isa_used"] = machine.isa_used;
   j["threads"] = machine.threads;
   j["read_GBps_1"] = rounded(speed.read_GBps_1);
   j["read_GBps_all"] = rounded(speed.read_GBps_all);

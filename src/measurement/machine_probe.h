@@ -17,6 +17,7 @@ using see::MachineSpeed;
 struct Machine {
   std::string cpu;
   std::vector<std::string> isa;  // values of --isa that work here
+  std::string isa_used;          // what "auto" is of them
   int threads = 1;               // cores this process may use: affinity and control group
   std::vector<std::string> devices;
   std::vector<std::string> warnings;

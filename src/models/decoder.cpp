@@ -17,6 +17,7 @@ LayerAttention grouped_attention(const ModelConfig& config, DecoderTraits traits
     spec.kv_heads = f.num_key_value_heads;
     spec.head_dim = f.head_dim;
     spec.window = f.window_of_layer(layer);
+    spec.chunk = f.chunk_of_layer(layer);
     spec.qkv_bias = traits.qkv_bias;
     spec.output_bias = traits.output_bias;
     spec.qk_norm_eps = traits.qk_norm ? f.rms_norm_eps : 0;
@@ -28,6 +29,7 @@ LayerAttention grouped_attention(const ModelConfig& config, DecoderTraits traits
     const auto& still = f.unrotated_layers;
     spec.rotation =
         turns && std::find(still.begin(), still.end(), layer) == still.end() ? traits.rotation : nn::Rotation::None;
+    spec.query_factor = traits.query_factor;
     spec.scale = traits.score_scale;
     spec.softcap = traits.score_cap;
     spec.fused = traits.fused;

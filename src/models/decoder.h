@@ -33,6 +33,7 @@ struct DecoderTraits {
   nn::Rotation rotation = nn::Rotation::Halves;
   bool rotates_windows_only = false;      // layers without a window see no positions
   double score_scale = 0, score_cap = 0;  // 0: 1 / sqrt(size of a head), and none
+  Tensor query_factor = {};               // of each row [T, 1]; none: 1
   DecoderShape shape = {};
 };
 

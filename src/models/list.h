@@ -7,6 +7,7 @@
 #define REPRISE_MODELS(X)           \
   X(llama, kLlama)                  \
   X(llama, kInternLm3)              \
+  X(llama4, kLlama4)                \
   X(mistral, kMistral)              \
   X(mistral, kMinistral3)           \
   X(qwen2, kQwen2)                  \
@@ -19,10 +20,12 @@
   X(gemma, kGemma2)                 \
   X(gemma, kGemma3)                 \
   X(phi3, kPhi3)                    \
+  X(glm4, kGlm)                     \
   X(glm4, kGlm4)                    \
   X(glm4_moe, kGlm4Moe)             \
   X(olmo, kOlmo2)                   \
   X(olmo, kOlmo3)                   \
+  X(olmo, kOlmoe)                   \
   X(granite, kGranite)              \
   X(granite, kGraniteMoe)           \
   X(granite_hybrid, kGraniteHybrid) \

@@ -16,15 +16,13 @@ inline constexpr std::string_view kLlama = "LlamaForCausalLM", kStarcoder = "Sta
                                   kGlm = "Glm4ForCausalLM", kBert = "BertModel",
                                   kVision = "Qwen3VLForConditionalGeneration";
 inline constexpr std::string_view
-    kLlama4 = "attention in chunks, a temperature of queries, experts weighted at their input",
-    kIndexer = "the indexer of sparse attention", kNoPostNorms = "layers without norms behind their branches",
-    kMamba = "layers of the first Mamba", kSideBySide = "attention and MLP side by side, an MLP without a gate",
+    kIndexer = "the indexer of sparse attention",
+    kNoPostNorms = "layers without norms behind their branches", kMamba = "layers of the first Mamba",
+    kSideBySide = "attention and MLP side by side, an MLP without a gate",
     kGemma3n = "several streams beside each other, embeddings by layer, caches that layers share",
     kGemma4 = "embeddings by layer, caches that layers share", kLightning = "layers of lightning attention",
     kFusedRows = "query, key and value rows in one tensor", kTower = "its vision tower";
 inline constexpr checkpoint::MissingFamily kMissing[] = {
-    {"Llama4ForCausalLM", "llama4_text", kLlama, kLlama4, "llama4"},
-    {"Llama4ForConditionalGeneration", "llama4", kLlama, kLlama4},
     {"MllamaForConditionalGeneration", "mllama", kLlama, "layers that attend to pictures"},
     {"ArceeForCausalLM", "arcee", kLlama, "squared ReLU, an MLP without a gate", "arcee"},
     {"BitNetForCausalLM", "bitnet", kLlama, "squared ReLU, norms within the branches", "bitnet"},
@@ -37,8 +35,7 @@ inline constexpr checkpoint::MissingFamily kMissing[] = {
     {"KimiLinearForCausalLM", "kimi_linear", kDeepSeek, "Kimi delta attention layers", "kimi-linear"},
     {"DeepseekV32ForCausalLM", "deepseek_v32", kDeepSeek, kIndexer},
     {"GlmMoeDsaForCausalLM", "glm_moe_dsa", kDeepSeek, kIndexer, "glm-dsa"},
-    {"GlmForCausalLM", "glm", kGlm, kNoPostNorms, "chatglm"},
-    {"ChatGLMModel", "chatglm", kGlm, "its names of tensors and fields, layers without norms behind their branches"},
+    {"ChatGLMModel", "chatglm", "GlmForCausalLM", "its names of tensors and fields", "chatglm"},
     {"Glm4vForConditionalGeneration", "glm4v", kGlm, "its vision tower, positions of three parts"},
     {"Glm4vMoeForConditionalGeneration", "glm4v_moe", "Glm4MoeForCausalLM",
      "its vision tower, positions of three parts"},
@@ -50,7 +47,6 @@ inline constexpr checkpoint::MissingFamily kMissing[] = {
     {"Gemma3TextModel", "gemma3_text", kGemma, "attention to both sides", "gemma-embedding"},
     {"RecurrentGemmaForCausalLM", "recurrent_gemma", "Gemma2ForCausalLM", "gated linear recurrent layers"},
     {"OlmoForCausalLM", "olmo", "Olmo2ForCausalLM", "layer norms without weights", "olmo"},
-    {"OlmoeForCausalLM", "olmoe", "Olmo2ForCausalLM", "experts behind norms of whole query rows", "olmoe"},
     {"PhiForCausalLM", "phi", kPhi, kSideBySide, "phi2"},
     {"PhimoeForCausalLM", "phimoe", kPhi, "experts chosen by sparse mixing, layer norms", "phimoe"},
     {"Phi4MMForCausalLM", "phi4mm", kPhi, "towers of pictures and of sound"},

@@ -14,39 +14,17 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
   return dense_decoder(config, {}, in, root);
 }
 
-constexpr int64_t kMostFactors = 256;
-
 // Behind every `period` positions a further factor.
-Tensor query_scale(const checkpoint::ModelConfigFields& f, Tensor positions) {
+Tensor query_factor(const checkpoint::ModelConfigFields& f, Tensor positions) {
   const auto period = static_cast<int64_t>(f.number("llama_4_scaling_period"));
   std::vector<double> factors;
   for (int64_t k = 0; k <= f.max_position_embeddings / period; ++k)
     factors.push_back(1 + f.number("llama_4_scaling_beta") * std::log(1 + static_cast<double>(k)));
-  return positions.tracer()->call("position_scale", {positions}, {{"factors", factors}, {"period", period}})[0];
+  return nn::position_scale(positions, factors, period);
 }
 
 ModelOutputs forward_ministral3(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
-  const auto& f = config.fields;
-  const Tensor by = query_scale(f, in.positions);
-  const auto attention = [&](Tensor x, Tensor rope, int64_t layer, const nn::ParamScope& layer_scope) {
-    const nn::ParamScope p = layer_scope / "self_attn";
-    const auto project = [&](std::string_view name, int64_t heads) {
-      return nn::heads(nn::linear(x, p / name, heads * f.head_dim, false, nn::Shard::Column), f.head_dim);
-    };
-    Tensor q = nn::rope(project("q_proj", f.num_attention_heads), rope);
-    q = nn::heads(nn::scale_rows(nn::flatten(q), by), f.head_dim);
-    const Tensor k = nn::rope(project("k_proj", f.num_key_value_heads), rope);
-    const Tensor v = project("v_proj", f.num_key_value_heads);
-    Tensor& kv = in.cache("kv", layer);
-    kv = nn::kv_write(kv, k, v, in.slots);
-    const double scale = 1 / std::sqrt(static_cast<double>(f.head_dim));
-    const Tensor a = nn::paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale);
-    return nn::linear(nn::flatten(a), p / "o_proj", f.hidden_size, false, nn::Shard::Row);
-  };
-  const auto mlp = [&](Tensor x, int64_t, const nn::ParamScope& p) {
-    return nn::gated_mlp(x, f.intermediate_size, false, p / "mlp");
-  };
-  return decoder(config, attention, mlp, in, root);
+  return dense_decoder(config, {.query_factor = query_factor(config.fields, in.positions)}, in, root);
 }
 
 Status read_ministral3(const checkpoint::FieldReader& in, checkpoint::ModelConfigFields& out) {
@@ -60,10 +38,11 @@ Status read_ministral3(const checkpoint::FieldReader& in, checkpoint::ModelConfi
   RETURN_IF_ERROR(
       of_rope.integer("original_max_position_embeddings", 1, checkpoint::kMaxPositions, std::nullopt, period));
   out.numbers["llama_4_scaling_period"] = static_cast<double>(period);
-  if (out.max_position_embeddings / period >= kMostFactors)
+  if (out.max_position_embeddings / period >= checkpoint::kMaxScaleFactors)
     return invalid(
         "{}: max_position_embeddings {} is {} times original_max_position_embeddings {}; allowed: less than {}",
-        out.source, out.max_position_embeddings, out.max_position_embeddings / period, period, kMostFactors);
+        out.source, out.max_position_embeddings, out.max_position_embeddings / period, period,
+        checkpoint::kMaxScaleFactors);
   return Status::ok();
 }
 

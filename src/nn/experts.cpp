@@ -18,7 +18,14 @@ Tensor moe(Tensor x, const ExpertSpec& s, const StepInputs& in, const ParamScope
   Tensor logits = linear_f32(x, router.param("weight", {Dim(s.count), hidden}), Shard::None, router_bias);
   GateSpec gate{s.per_token, s.score, s.normalise, s.scale, s.eps, s.groups, s.top_groups, s.group_score};
   Tensor bias = s.choice_bias ? router.param("e_score_correction_bias", {Dim(s.count)}, DType::F32) : Tensor{};
-  const Gated chosen = moe_gate(logits, in.slots, bias, gate);
+  Gated chosen = moe_gate(logits, in.slots, bias, gate);
+  if (s.weighs_input) {
+    CHECK(s.per_token == 1 && s.latent == 0, "a row has one input, so it cannot be weighted for {} experts",
+          s.per_token);
+    x = scale_rows(x, chosen.weights);
+    // The share of one expert in itself: 1, whatever its score is.
+    chosen = moe_gate(logits, in.slots, bias, {.normalise = true});
+  }
   const Routed routed = moe_route(chosen.experts, here.first, here.count);
   const auto product = [&](Tensor rows, std::string_view name, int64_t features, Shard shard) {
     const Shape shape{Dim(here.count), Dim(features), rows.dim(-1)};

@@ -28,6 +28,8 @@ struct ExpertSpec {
   int64_t groups = 1, top_groups = 1;
   std::string group_score = "max";
   bool choice_bias = false;  // parameter "gate.e_score_correction_bias"
+  // An expert's input is multiplied with its score, and not its result; per_token is 1.
+  bool weighs_input = false;
 
   bool bias = false;  // of the router and of every product
   // The MLP of an expert is down(relu(up(x))^2).

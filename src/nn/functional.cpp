@@ -33,6 +33,7 @@ Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias) {
 Tensor rms_norm_centred(Tensor x, Tensor weight, double eps) {
   return call_op("rms_norm_centred", {x, weight}, {{"eps", eps}});
 }
+Tensor unit_rms_norm(Tensor x, double eps) { return call_op("unit_rms_norm", {x}, {{"eps", eps}}); }
 Tensor layer_norm(Tensor x, Tensor weight, double eps, Tensor bias) {
   return call_op("layer_norm", {x, weight, bias}, {{"eps", eps}});
 }
@@ -61,6 +62,10 @@ Tensor linear_w8a8_dynamic(Quantized x, Tensor weight, Tensor scale, DType out, 
                  {{"out", std::string(dtype_name(out))}, {"shard", name(shard)}});
 }
 
+Tensor position_scale(Tensor positions, std::vector<double> factors, int64_t period, int64_t offset) {
+  return call_op("position_scale", {positions},
+                 {{"factors", std::move(factors)}, {"period", period}, {"offset", offset}});
+}
 Tensor rope_table(Tensor positions, const RopeSpec& s) {
   return call_op("rope_table", {positions},
                  {{"dim", s.dim},
@@ -74,9 +79,9 @@ Tensor rope(Tensor x, Tensor table) { return call_op("rope", {x, table}); }
 Tensor rope_interleaved(Tensor x, Tensor table) { return call_op("rope", {x, table}, {{"interleaved", int64_t{1}}}); }
 
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
-                       int64_t window, double softcap, Tensor sinks) {
+                       const AttentionMask& mask, Tensor sinks) {
   return call_op("paged_attention", {q, kv, page_table, context_lens, cu_seqlens, sinks},
-                 {{"scale", scale}, {"window", window}, {"softcap", softcap}});
+                 {{"scale", scale}, {"window", mask.window}, {"softcap", mask.softcap}, {"chunk", mask.chunk}});
 }
 
 Tensor latent_attention(Tensor q, Tensor q_rope, Tensor c_kv, Tensor k_pe, Tensor page_table, Tensor context_lens,

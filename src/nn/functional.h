@@ -27,6 +27,8 @@ Tensor linear_f32(Tensor x, Tensor weight, Shard shard = Shard::None, Tensor bia
 Tensor rms_norm(Tensor x, Tensor weight, double eps, Tensor bias = {});
 // the same with 1 + weight
 Tensor rms_norm_centred(Tensor x, Tensor weight, double eps);
+// the same without a weight
+Tensor unit_rms_norm(Tensor x, double eps);
 // the weight, and the bias if there is one, of the last size or of the last two
 Tensor layer_norm(Tensor x, Tensor weight, double eps, Tensor bias = {});
 inline Tensor add(Tensor a, Tensor b) { return call_op("add", {a, b}); }
@@ -86,15 +88,22 @@ struct RopeSpec {
   double ntk_factor = 0;
   int64_t ntk_window = 0;
 };
+// [T] -> [T, 1] f32: factors[(position + offset) / period], behind the list its last one.
+Tensor position_scale(Tensor positions, std::vector<double> factors, int64_t period, int64_t offset = 0);
 Tensor rope_table(Tensor positions, const RopeSpec& spec);  // [T] -> [T, dim] f32
 Tensor rope(Tensor x, Tensor table);                        // [T, H, D]
 Tensor rope_interleaved(Tensor x, Tensor table);            // pairs of neighbours, put apart
 
 // Writes k and v [T, G, D] into the cache and returns the cache as it is afterwards.
 inline Tensor kv_write(Tensor kv, Tensor k, Tensor v, Tensor slots) { return call_op("kv_write", {kv, k, v, slots}); }
+// What keys a row attends to, and how; 0: all, and no cap.
+struct AttentionMask {
+  int64_t window = 0, chunk = 0;  // not both
+  double softcap = 0;
+};
 // sinks [H] f32, or none: a score of each head that has no value
 Tensor paged_attention(Tensor q, Tensor kv, Tensor page_table, Tensor context_lens, Tensor cu_seqlens, double scale,
-                       int64_t window = 0, double softcap = 0, Tensor sinks = {});
+                       const AttentionMask& mask = {}, Tensor sinks = {});
 
 // Every head times its own matrix: [T, H, K], [H, N, K] -> [T, H, N].
 inline Tensor per_head_matmul(Tensor x, Tensor weight) { return call_op("per_head_matmul", {x, weight}); }

@@ -31,6 +31,7 @@ Tensor rms_norm(Tensor x, const ParamScope& p, double eps) { return rms_norm(x, 
 Tensor rms_norm_centred(Tensor x, const ParamScope& p, double eps) {
   return rms_norm_centred(x, p.param("weight", {x.dim(-1)}), eps);
 }
+Tensor unit_rms_norm(Tensor x, const ParamScope&, double eps) { return unit_rms_norm(x, eps); }
 Tensor layer_norm(Tensor x, const ParamScope& p, double eps) {
   return layer_norm(x, p.param("weight", {x.dim(-1)}), eps);
 }
@@ -85,11 +86,13 @@ Tensor attention(Tensor x, const AttentionSpec& s, Tensor table, StepInputs& in,
   Tensor v = heads(project("v_proj", query + key, key), s.head_dim);
   q = prepared(q, s, table, p / s.q_norm);
   k = prepared(k, s, table, p / s.k_norm);
+  if (s.query_factor.value()) q = heads(scale_rows(flatten(q), s.query_factor), s.head_dim);
   Tensor& kv = in.cache("kv", layer);
   kv = kv_write(kv, k, v, in.slots);
   const double scale = s.scale != 0 ? s.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
   const Tensor sinks = s.sinks ? p.param("sinks", {Dim(s.heads)}, DType::F32) : Tensor{};
-  Tensor a = paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale, s.window, s.softcap, sinks);
+  const AttentionMask mask{.window = s.window, .chunk = s.chunk, .softcap = s.softcap};
+  Tensor a = paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale, mask, sinks);
   return linear(flatten(a), p / "o_proj", hidden.factor, s.output_bias, Shard::Row);
 }
 

@@ -44,6 +44,7 @@ inline std::string cache_name(std::string_view name, int64_t layer) { return fmt
 using Norm = Tensor (*)(Tensor x, const ParamScope& p, double eps);
 Tensor rms_norm(Tensor x, const ParamScope& p, double eps);
 Tensor rms_norm_centred(Tensor x, const ParamScope& p, double eps);
+Tensor unit_rms_norm(Tensor x, const ParamScope& p, double eps);      // without parameters
 Tensor layer_norm(Tensor x, const ParamScope& p, double eps);         // without a bias
 Tensor layer_norm_biased(Tensor x, const ParamScope& p, double eps);  // with one
 // The same of every head, by weights of its own: [T, H, D] with parameter "<p>.weight" [H, D].
@@ -58,6 +59,7 @@ struct AttentionSpec {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t window = 0;  // 0: the whole context
+  int64_t chunk = 0;   // > 0: the context's chunk of so many tokens; not beside a window
   bool qkv_bias = false;
   bool output_bias = false;
   double qk_norm_eps = 0;  // > 0: queries and keys are normed
@@ -65,11 +67,12 @@ struct AttentionSpec {
   Norm norm = rms_norm;
   std::string_view q_norm = "q_norm", k_norm = "k_norm";
   Rotation rotation = Rotation::Halves;
-  double scale = 0;    // of the scores; 0: 1 / sqrt(head_dim)
-  double softcap = 0;  // of the scores; 0: none
-  bool fused = false;  // the three projections are rows of "qkv_proj"
-  bool sinks = false;  // a score of each head without a value: parameter "sinks"
-  int64_t out = 0;     // columns of the result; 0: as many as x has
+  Tensor query_factor = {};  // [T, 1] f32 that each row's queries are multiplied with, or none
+  double scale = 0;          // of the scores; 0: 1 / sqrt(head_dim)
+  double softcap = 0;        // of the scores; 0: none
+  bool fused = false;        // the three projections are rows of "qkv_proj"
+  bool sinks = false;        // a score of each head without a value: parameter "sinks"
+  int64_t out = 0;           // columns of the result; 0: as many as x has
 };
 
 struct MlpSpec {

@@ -103,6 +103,12 @@ Result<Types> infer_rms_norm_centred(const OpCall& c) {
   return infer_rms_norm(c);
 }
 
+Result<Types> infer_unit_rms_norm(const OpCall& c) {
+  RETURN_IF_ERROR(want_rank(c, 0, 2, 3));
+  RETURN_IF_ERROR(want_float(c, 0));
+  return Types{c.in[0]};
+}
+
 // A weight for each number of a vector, or for each of all heads.
 Result<Types> infer_layer_norm(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 3));
@@ -151,6 +157,7 @@ Result<Types> infer_position_scale(const OpCall& c) {
   if (c.attrs->numbers("factors").empty() || c.attrs->integer("period") < 1)
     return invalid("{}: {} factors of {} positions each; allowed: 1 or more of 1 or more", describe(c),
                    c.attrs->numbers("factors").size(), c.attrs->integer("period"));
+  RETURN_IF_ERROR(want_range(c, "offset", 0, 1));
   return Types{{DType::F32, {c.in[0].shape[0], Dim(1)}}};
 }
 
@@ -256,6 +263,7 @@ Result<Types> infer_paged_attention(const OpCall& c) {
   RETURN_IF_ERROR(want_dim(c, 0, 2, kv_head_size(c.in[1]), "cache's head size"));
   if (!(c.attrs->number("softcap") >= 0))
     return invalid("{}: softcap {}; allowed: 0 (none), numbers above it", describe(c), c.attrs->number("softcap"));
+  RETURN_IF_ERROR(want_window_or_chunk(c));
   const Dim h = c.in[0].shape[1], g = c.in[1].shape[2];
   if (!h.is_constant() || !g.is_constant() || g.factor <= 0 || h.factor % g.factor != 0)
     return invalid("{}: {} query heads are not a multiple of {} key/value heads", describe(c), h.factor, g.factor);
@@ -434,6 +442,8 @@ void add_products(OpRegistry& ops) {
 void add_elements(OpRegistry& ops) {
   ops.add("rms_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor : vectors", infer_rms_norm,
           "x / sqrt(mean(x^2 over the last size) + eps) * weight (+ bias), in fp32, rounded once");
+  ops.add("unit_rms_norm(Rows x, *, float eps) -> Tensor : vectors", infer_unit_rms_norm,
+          "x / sqrt(mean of x^2 over the last size + eps): rms_norm without a weight, in fp32, rounded once");
   ops.add("rms_norm_centred(Rows x, Tensor weight, *, float eps) -> Tensor : vectors", infer_rms_norm_centred,
           "x / sqrt(mean(x^2 over the last size) + eps) * (1 + weight), in fp32, rounded once");
   ops.add("layer_norm(Rows x, Tensor weight, Tensor? bias, *, float eps) -> Tensor : vectors", infer_layer_norm,
@@ -448,8 +458,9 @@ void add_elements(OpRegistry& ops) {
   ops.add("rope_angles(Tensor table, *, str out, int planes = 0) -> Tensor : device_form", infer_rope_angles,
           "[T, rot] f32 -> [T, rot]: rope_table's numbers rounded to `out`; planes: [2 T, rot], cosines of all tokens, "
           "then sines, each at i and at i + rot/2");
-  ops.add("position_scale(Index positions, *, floats factors, int period) -> Tensor", infer_position_scale,
-          "[T] -> [T, 1] f32: factors[p / period] of each position p; behind the list its last one");
+  ops.add("position_scale(Index positions, *, floats factors, int period, int offset = 0) -> Tensor",
+          infer_position_scale,
+          "[T] -> [T, 1] f32: factors[(p + offset) / period] of each position p; behind the list its last one");
   ops.add("index_i64(Tensor x) -> Tensor : device_form", infer_index_i64, "i32 -> i64: the same numbers");
   ops.add(
       "rope(Tensor x, Tensor table, *, int interleaved = 0) -> Tensor : vectors", infer_rope,
@@ -485,10 +496,12 @@ void add_attention(OpRegistry& ops) {
           "stores k[t] and v[t] at slot slots[t] = page * 128 + offset; a negative slot is skipped");
   ops.add(
       "paged_attention(Tensor q, Cache kv, Index page_table, Index context_lens, Index cu_seqlens, Tensor? sinks, *, "
-      "float scale, int window = 0, float softcap = 0) -> Tensor : split_point per_head attends",
+      "float scale, int window = 0, float softcap = 0, int chunk = 0) -> Tensor : split_point per_head attends",
       infer_paged_attention,
       "[T, H, D] -> [T, H, D]: causal attention of rows cu_seqlens[r] .. cu_seqlens[r+1] over context_lens[r] keys "
-      "(their own included); window > 0: the last `window` keys only; softcap > 0: scores s become softcap * "
+      "(their own included); window > 0: the last `window` keys only; chunk > 0: only keys j with j / chunk = i / "
+      "chunk, "
+      "where i is the row's position; softcap > 0: scores s become softcap * "
       "tanh(s / softcap) before they are masked; sinks f32 [H]: head h has one more score, sinks[h], that takes its "
       "share of the weights and has no value; reduced over absolute pages of 128 keys in order, the sink last");
 }

@@ -133,6 +133,7 @@ Result<Types> infer_paged_attention_rows(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 5, 1, 1));
   for (size_t i : {3, 4, 5}) RETURN_IF_ERROR(want_index(c, i));
   RETURN_IF_ERROR(want_dim(c, 4, 0, c.in[3].shape[0], "number of sequences"));
+  RETURN_IF_ERROR(want_window_or_chunk(c));
   if (c.in.size() > 6) {
     RETURN_IF_ERROR(want_rank(c, 6, 1, 1));
     RETURN_IF_ERROR(want_same_dtype(c, 0, 6));
@@ -182,8 +183,8 @@ void register_latent_ops(OpRegistry& ops) {
       "left as they are in out");
   ops.add(
       "paged_attention_rows(Tensor q, Cache keys, Cache values, Index page_table, Index context_lens, "
-      "Index cu_seqlens, Tensor? sinks, *, float scale, int window = 0, float softcap = 0) -> Tensor : split_point "
-      "attends",
+      "Index cu_seqlens, Tensor? sinks, *, float scale, int window = 0, float softcap = 0, int chunk = 0) -> Tensor : "
+      "split_point attends",
       infer_paged_attention_rows,
       "[T, H, D], [P, 128, G D], [P, 128, G D] -> [T, H, D]: paged_attention over caches of keys and of values, in "
       "which a token has one row of all heads; sinks have the type of q");

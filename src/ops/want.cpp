@@ -76,6 +76,14 @@ Result<int64_t> want_blocks(const OpCall& c, size_t i) {
   return row / bytes * info.elements;
 }
 
+Status want_window_or_chunk(const OpCall& c) {
+  const int64_t window = c.attrs->integer("window"), chunk = c.attrs->integer("chunk");
+  if (chunk < 0 || (chunk > 0 && window > 0))
+    return invalid("{}: chunk {} beside window {}; allowed: 0 (none), or from 1 on with window 0", describe(c), chunk,
+                   window);
+  return Status::ok();
+}
+
 Status want_shard(const OpCall& c) {
   const std::string& shard = c.attrs->text("shard");
   if (shard == "none" || shard == "column" || shard == "row") return Status::ok();

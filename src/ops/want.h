@@ -23,6 +23,8 @@ Status want_dim(const OpCall& c, size_t i, int d, Dim expected, std::string_view
 Status want_constant(const OpCall& c, size_t i, int d);
 // The attribute is from lo to hi.
 Status want_range(const OpCall& c, std::string_view attr, int64_t lo, int64_t hi);
+// Attention has a window, or chunks, or neither: "window" and "chunk" are not both above 0.
+Status want_window_or_chunk(const OpCall& c);
 // Operand i is a matrix, or a stack of them, in rows of GGUF blocks of the attribute "format"; how many numbers a row
 // has.
 Result<int64_t> want_blocks(const OpCall& c, size_t i);

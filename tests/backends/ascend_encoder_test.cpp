@@ -118,6 +118,8 @@ TEST_F(AscendEncoder, NormsWithAMeanAndWeightsAroundZero) {
                 2e-5);
     Numbers one_more = w;
     for (double& value : one_more) value += 1;
+    expect_near(t, run("ascend.unit_rms_norm", {rows}, {{"eps", kEps}})[0],
+                reference::rms_norm(x, Numbers(60, 1.0), kEps), 2e-5);
     expect_near(t, run("ascend.rms_norm_centred", {rows, weight}, {{"eps", kEps}})[0],
                 reference::rms_norm(x, one_more, kEps), 2e-5);
     Numbers heads, per_head;

@@ -15,12 +15,15 @@ TEST_F(AscendPositions, FactorsChangeWhereAPeriodEnds) {
         if (multiple * period + off >= 0) positions.push_back(static_cast<int32_t>(multiple * period + off));
     const std::vector<double> factors{1, 1.25, 1.5};
     const Dim t(static_cast<int64_t>(positions.size()));
-    const auto got = run("ascend.position_scale", {operand({DType::I32, {t}}, positions)},
-                         {{"factors", factors}, {"period", period}});
-    ASSERT_EQ(got.size(), 1u);
-    const std::vector<float> scales = numbers_of<float>(got[0]);
-    for (size_t i = 0; i < positions.size(); ++i)
-      EXPECT_EQ(scales[i], factors[static_cast<size_t>(std::min<int64_t>(positions[i] / period, 2))]) << positions[i];
+    for (const int64_t offset : {0, 1}) {
+      const auto got = run("ascend.position_scale", {operand({DType::I32, {t}}, positions)},
+                           {{"factors", factors}, {"period", period}, {"offset", offset}});
+      ASSERT_EQ(got.size(), 1u);
+      const std::vector<float> scales = numbers_of<float>(got[0]);
+      for (size_t i = 0; i < positions.size(); ++i)
+        EXPECT_EQ(scales[i], factors[static_cast<size_t>(std::min<int64_t>((positions[i] + offset) / period, 2))])
+            << positions[i];
+    }
   }
 }
 

@@ -22,10 +22,11 @@ struct Model {
   int64_t heads = 4, kv_heads = 2, size = 64, window = 0;
   double cap = 0;
   std::vector<double> sinks = {};  // of every head, or none
+  int64_t chunk = 0;
 
   std::string name() const {
-    return fmt::format("{} H {} G {} D {} window {} cap {}{}", format.name(), heads, kv_heads, size, window, cap,
-                       sinks.empty() ? "" : " with sinks");
+    return fmt::format("{} H {} G {} D {} window {} chunk {} cap {}{}", format.name(), heads, kv_heads, size, window,
+                       chunk, cap, sinks.empty() ? "" : " with sinks");
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
 };
@@ -76,7 +77,8 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
   if (options.dot >= 0) run.adjust = [dot = options.dot](LaunchArgs& args) { args.way = dot; };
   std::vector<TestTensor> in{concat(q), kv, at.table, at.lengths, at.starts};
   if (!m.sinks.empty()) in.push_back(tensor_of(DType::F32, {m.heads}, m.sinks));
-  return runner.run("paged_attention", in, {{"scale", m.scale()}, {"window", m.window}, {"softcap", m.cap}}, run)[0];
+  const Attrs attrs{{"scale", m.scale()}, {"window", m.window}, {"softcap", m.cap}, {"chunk", m.chunk}};
+  return runner.run("paged_attention", in, attrs, run)[0];
 }
 
 // A row as an int8 cache holds it.
@@ -138,7 +140,7 @@ std::vector<double> expected(const Model& m, const std::vector<Part>& parts) {
         std::vector<double> q;
         for (int64_t d = 0; d < m.size; ++d) q.push_back(row.get(h * m.size + d));
         const size_t g = static_cast<size_t>(h / (m.heads / m.kv_heads));
-        const int64_t first = m.window > 0 ? std::max<int64_t>(0, t + 1 - m.window) : 0;
+        const int64_t first = m.chunk > 0 ? t - t % m.chunk : m.window > 0 ? std::max<int64_t>(0, t + 1 - m.window) : 0;
         const double sink = m.sinks.empty() ? -INFINITY : m.sinks[static_cast<size_t>(h)];
         const auto o = reference::attend(q, k[g], v[g], static_cast<size_t>(first), static_cast<size_t>(t + 1),
                                          m.scale(), m.cap, sink);
@@ -313,6 +315,35 @@ TEST(PagedAttention, WindowsHideOldKeys) {
     }
 }
 
+TEST(PagedAttention, ChunksHideTheKeysOfOthers) {
+  for (const Format& t : kFormats)
+    for (int64_t chunk : {1, 48, 128, 200, 256, 500}) {
+      Model m{t, 6, 2, 32};
+      m.chunk = chunk;
+      const Sequence a = make_sequence(m, 403, 30), b = make_sequence(m, 131, 31);
+      expect_matches(m, {{&a, 370, 403}, {&b, 128, 129}}, {.threads = 3});
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST(PagedAttention, RefusesAChunkBesideAWindow) {
+  const OpRunner runner(Isa::Baseline);
+  const Model m{kFormats[0]};
+  const TensorType q{DType::F32, {Dim(2), Dim(4), Dim(64)}},
+      kv{DType::F32, {Dim(3), Dim(2), Dim(2), Dim(128), Dim(64)}}, index{DType::I32, {Dim(1)}},
+      table{DType::I32, {Dim(1), Dim(2)}}, starts{DType::I32, {Dim(2)}};
+  const auto refuses = [&](int64_t window, int64_t chunk) {
+    return !runner
+                .choose("paged_attention", {q, kv, table, index, starts},
+                        {{"scale", m.scale()}, {"window", window}, {"chunk", chunk}})
+                .is_ok();
+  };
+  EXPECT_FALSE(refuses(0, 64));
+  EXPECT_FALSE(refuses(64, 0));
+  EXPECT_TRUE(refuses(64, 64));
+  EXPECT_TRUE(refuses(0, -1));
+}
+
 // A batch of everything: whole prompts, chunks with a prefix in the cache, decoding sequences, one without tokens.
 struct Mixed {
   explicit Mixed(const Model& m) {
@@ -383,8 +414,9 @@ TEST(PagedAttention, SinksFarFromTheScoresOverflowNothing) {
 
 TEST(PagedAttention, MixedBatchMatchesAndRowsDoNotDependOnIt) {
   for (const Format& t : kFormats)
-    for (int64_t window : {0, 100}) {
-      const Model m{t, 6, 2, 32, window};
+    for (auto [window, chunk] : {std::pair<int64_t, int64_t>{0, 0}, {100, 0}, {0, 150}}) {
+      Model m{t, 6, 2, 32, window};
+      m.chunk = chunk;
       const Mixed batch(m);
       const std::vector<double> want = expected(m, batch.parts);
       for (Isa isa : isas_with_tiles()) {
@@ -412,8 +444,9 @@ TEST(PagedAttention, ChunksAndDecodingGiveTheBitsOfTheWhole) {
     const OpRunner runner(isa);
     for (const Format& t : kFormats)
       for (auto [heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 3}, {9, 3}, {8, 2}, {8, 1}})
-        for (int64_t window : {0, 77}) {
-          const Model m{t, heads, kv_heads, 16, window};
+        for (auto [window, chunk] : {std::pair<int64_t, int64_t>{0, 0}, {77, 0}, {0, 100}}) {
+          Model m{t, heads, kv_heads, 16, window};
+          m.chunk = chunk;
           const Sequence s = make_sequence(m, 390, 50);
           const std::string what = fmt::format("{} {}", isa_name(isa), m.name());
           const TestTensor whole = step(runner, m, {{&s, 0, 390}});

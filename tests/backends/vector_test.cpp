@@ -86,6 +86,18 @@ TEST(RmsNorm, CentredMultipliesWithOneMoreInFp32) {
   });
 }
 
+TEST(RmsNorm, WithoutAWeightMultipliesWithNone) {
+  for_each([](const OpRunner& runner, Isa isa, DType t) {
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{1, 1}, {7, 577}, {4, 3, 33}}) {
+      const TestTensor x = random_tensor(t, shape, 1, -3, 3);
+      const std::string what = name_of(isa, t, describe(x.type));
+      const TestTensor got = run_all_threads(runner, "unit_rms_norm", {x}, {{"eps", 1e-5}}, what);
+      const std::vector<double> ones(static_cast<size_t>(shape.back()), 1.0);
+      expect_close(got, reference::rms_norm(to_doubles(x), ones, 1e-5), unit_roundoff(t) + 5e-7, 1e-7, what);
+    }
+  });
+}
+
 TEST(LayerNorm, MatchesTheReference) {
   struct Case {
     std::vector<int64_t> shape, weight;

@@ -42,13 +42,13 @@ TEST(BadModels, WrongShapesNameTheTensorAndBothShapes) {
 
 TEST(BadModels, UnknownArchitecturesListTheKnownOnes) {
   expect_parts(open_with(testing_support::tiny_model_path("llama_bias"), {"architectures=[\"FooForCausalLM\"]"}),
-               {"FooForCausalLM", "LlamaForCausalLM, InternLM3ForCausalLM, MistralForCausalLM"});
+               {"FooForCausalLM", "LlamaForCausalLM, InternLM3ForCausalLM, Llama4ForCausalLM"});
 }
 
 TEST(BadModels, ArchitecturesThatAreNotHereNameTheNearestAndWhatItLacks) {
   expect_parts(
-      open_with(testing_support::tiny_model_path("llama_bias"), {"architectures=[\"Llama4ForCausalLM\"]"}),
-      {"architecture \"Llama4ForCausalLM\" is not known; nearest: LlamaForCausalLM; missing: attention in chunks",
+      open_with(testing_support::tiny_model_path("llama_bias"), {"architectures=[\"KimiLinearForCausalLM\"]"}),
+      {"architecture \"KimiLinearForCausalLM\" is not known; nearest: DeepseekV3ForCausalLM; missing: Kimi delta",
        "; known: LlamaForCausalLM"});
   expect_parts(open_with(testing_support::tiny_model_path("llama_bias"),
                          {"architectures=[\"Gemma3nForSomething\"]", "model_type=gemma3n"}),
@@ -57,7 +57,7 @@ TEST(BadModels, ArchitecturesThatAreNotHereNameTheNearestAndWhatItLacks) {
       (std::filesystem::temp_directory_path() / fmt::format("reprise_missing_{}.gguf", ::getpid())).string();
   for (const auto& [name, words] : std::vector<std::pair<std::string, std::string>>{
            {"gptneox", "\"gptneox\"; nearest: Starcoder2ForCausalLM; missing: attention and MLP side by side"},
-           {"llama4", "\"llama4\"; nearest: LlamaForCausalLM; missing: attention in chunks"},
+           {"kimi-linear", "\"kimi-linear\"; nearest: DeepseekV3ForCausalLM; missing: Kimi delta attention"},
            {"foo", "\"foo\"; known: llama"}}) {
     checkpoint::GgufBuilder file;
     file.str("general.architecture", name).f32_tensor("token_embd.weight", {1, 1}, {1});

@@ -17,11 +17,12 @@ struct Model {
   int64_t heads = 4, kv_heads = 2, size = 64, window = 0;
   double softcap = 0;
   bool sinks = false;
+  int64_t chunk = 0;
   DType cache() const { return int8 ? DType::I8 : dtype; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
   std::string name() const {
-    return fmt::format("{}{} H {} G {} D {} window {} cap {}{}", dtype_name(dtype), int8 ? " in i8" : "", heads,
-                       kv_heads, size, window, softcap, sinks ? " sinks" : "");
+    return fmt::format("{}{} H {} G {} D {} window {} chunk {} cap {}{}", dtype_name(dtype), int8 ? " in i8" : "",
+                       heads, kv_heads, size, window, chunk, softcap, sinks ? " sinks" : "");
   }
 };
 
@@ -55,7 +56,8 @@ TestTensor step(const OpRunner& runner, const Model& m, const std::vector<Part>&
     in.push_back(random_tensor(DType::F32, {m.heads}, 9, -2, 4));
     in.back().set(0, 120);  // takes nearly all of the weight
   }
-  return runner.run("paged_attention", in, {{"scale", m.scale()}, {"window", m.window}, {"softcap", m.softcap}})[0];
+  const Attrs attrs{{"scale", m.scale()}, {"window", m.window}, {"softcap", m.softcap}, {"chunk", m.chunk}};
+  return runner.run("paged_attention", in, attrs)[0];
 }
 
 class CudaAttention : public testing::TestWithParam<Model> {};
@@ -87,21 +89,21 @@ TEST_P(CudaAttention, KeepsItsBits) {
   expect_same_bits(rows_of(company, 40, n - 266), rows(266, n), m.name() + " in company");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaAttention,
-                         testing::Values(Model{}, Model{DType::F16, false, 3, 1, 22},
-                                         Model{DType::BF16, false, 8, 1, 128}, Model{DType::BF16, false, 2, 2, 64, 100},
-                                         Model{DType::F16, false, 2, 1, 200}, Model{DType::F32, false, 4, 2, 48, 33},
-                                         Model{DType::BF16, true, 4, 2, 64}, Model{DType::F32, true, 2, 1, 32},
-                                         Model{DType::BF16, false, 4, 2, 64, 40, 1.5},
-                                         Model{DType::F16, false, 4, 1, 64, 0, 0, true},
-                                         Model{DType::BF16, true, 2, 1, 32, 0, 2, true},
-                                         Model{DType::F32, false, 4, 2, 32, 50, 1.5, true}),
-                         [](const auto& i) {
-                           std::string name = i.param.name();
-                           for (char& c : name)
-                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, CudaAttention,
+    testing::Values(Model{}, Model{DType::F16, false, 3, 1, 22}, Model{DType::BF16, false, 8, 1, 128},
+                    Model{DType::BF16, false, 2, 2, 64, 100}, Model{DType::F16, false, 2, 1, 200},
+                    Model{DType::F32, false, 4, 2, 48, 33}, Model{DType::BF16, true, 4, 2, 64},
+                    Model{DType::F32, true, 2, 1, 32}, Model{DType::BF16, false, 4, 2, 64, 40, 1.5},
+                    Model{DType::F16, false, 4, 1, 64, 0, 0, true}, Model{DType::BF16, true, 2, 1, 32, 0, 2, true},
+                    Model{DType::F32, false, 4, 2, 32, 50, 1.5, true}, Model{.chunk = 215},
+                    Model{.dtype = DType::F32, .chunk = 100}, Model{.dtype = DType::F16, .kv_heads = 1, .chunk = 268}),
+    [](const auto& i) {
+      std::string name = i.param.name();
+      for (char& c : name)
+        if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+      return name;
+    });
 
 }  // namespace
 }  // namespace reprise::simt::attention_test

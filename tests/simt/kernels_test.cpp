@@ -76,8 +76,9 @@ TEST(CudaKernels, RotationHasTheCpusBits) {
   const Attrs table{{"dim", int64_t{32}}, {"inv_freq", freq}};
   const TestTensor positions = indices({0, 1, 17, 1000, 40959});
   expect_equal("rope_table", {positions}, table);
-  expect_equal("position_scale", {positions},
-               {{"factors", std::vector<double>{1.0, 1.25, 1.4}}, {"period", int64_t{16}}});
+  for (int64_t offset : {0, 1})
+    expect_equal("position_scale", {positions},
+                 {{"factors", std::vector<double>{1.0, 1.25, 1.4}}, {"period", int64_t{16}}, {"offset", offset}});
   Attrs ntk = table;
   ntk.set("ntk_base", 10000.0);
   ntk.set("ntk_factor", 4.0);
@@ -105,6 +106,7 @@ TEST(CudaKernels, NormsAreNearTheCpus) {
       expect_near("rms_norm", {x, w, b}, rel, 4 * unit_roundoff(t), {{"eps", 1e-5}});
       expect_near("add_rms_norm", {x, r, w}, rel, abs, {{"eps", 1e-5}});
       expect_near("rms_norm_centred", {x, w}, rel, abs, {{"eps", 1e-5}});
+      expect_near("unit_rms_norm", {x}, rel, abs, {{"eps", 1e-5}});
       expect_near("layer_norm", {x, w}, rel, 4 * unit_roundoff(t), {{"eps", 1e-5}});
       expect_near("layer_norm", {x, w, b}, rel, 4 * unit_roundoff(t), {{"eps", 1e-5}});
     }

@@ -58,7 +58,11 @@ inline const std::vector<std::string>& small_families() {
                                               "nemotron_h_moe",
                                               "hunyuan_moe",
                                               "internlm3",
-                                              "ministral3"};
+                                              "ministral3",
+                                              "llama4",
+                                              "llama4_lists",
+                                              "glm",
+                                              "olmoe"};
   return names;
 }
 
@@ -94,7 +98,8 @@ inline const std::vector<std::string>& head_sizes() {
 
 // Of models that need an op for which Ascend has no kernel, that op: the device refuses it by name.
 inline const std::map<std::string, std::string>& lacking_on_ascend() {
-  static const std::map<std::string, std::string> ops{{"gemma2", "paged_attention"}};
+  static const std::map<std::string, std::string> ops{
+      {"gemma2", "paged_attention"}, {"llama4", "paged_attention"}, {"llama4_lists", "paged_attention"}};
   return ops;
 }
 
@@ -129,7 +134,8 @@ struct EngineSetup {
   engine::VerifyRows verify = {};  // where they do
   int64_t verify_replay = 0;
   std::vector<engine::Fault> faults = {};
-  std::string reports = {};  // where differences are written down
+  std::string reports = {};                 // where differences are written down
+  std::vector<std::string> overrides = {};  // of the configuration
 };
 
 inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& path, const EngineSetup& s) {
@@ -154,6 +160,7 @@ inline Result<std::unique_ptr<engine::Engine>> open_engine(const std::string& pa
   RETURN_IF_ERROR(apply_test_mode(o, device));
   ASSIGN_OR_RETURN(Platform platform, make_platform(device));
   o.model_path = path;
+  o.overrides = s.overrides;
   o.dtype = s.dtype;
   o.kv_dtype = s.kv_dtype;
   o.quantization = s.quantization;

@@ -31,7 +31,8 @@ SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "
          "hunyuan": "hunyuan-dense", "llama_gqa3_tied": "llama", "glm4_moe": "glm4moe", "ernie_moe": "ernie4_5-moe",
          "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next", "qwen3_5": "qwen35",
          "qwen3_5_moe_text_of_images": "qwen35moe", "granite_hybrid": "granitehybrid", "nemotron_h": "nemotron_h",
-         "nemotron_h_moe": "nemotron_h_moe", "ministral3": "mistral3", "hunyuan_moe": "hunyuan-moe"}
+         "nemotron_h_moe": "nemotron_h_moe", "ministral3": "mistral3", "hunyuan_moe": "hunyuan-moe",
+         "llama4": "llama4", "olmoe": "olmoe"}
 DELTA_NETS = {"qwen3next", "qwen35", "qwen35moe"}
 INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "nemotron_h_moe", "smollm3", "mistral3"}
 
@@ -217,6 +218,13 @@ def small_tensors(name, arch, config):
     experts = {}
     for key, w in stored.items():
         key = key.removeprefix("language_model.").replace("model.language_model.", "model.")
+        if key.endswith(".experts.gate_up_proj"):  # [experts, in, gate and up behind it]
+            for leaf, half in zip(("gate", "up"), np.split(w.swapaxes(1, 2), 2, axis=1)):
+                yield f"blk.{key.split('.')[2]}.ffn_{leaf}_exps.weight", half
+            continue
+        if key.endswith(".experts.down_proj"):
+            yield f"blk.{key.split('.')[2]}.ffn_down_exps.weight", w.swapaxes(1, 2)
+            continue
         if ".experts." in key:
             module, number, leaf, _ = key.rsplit(".", 3)
             experts.setdefault(f"blk.{module.split('.')[2]}.ffn_{EXPERT[leaf]}_exps.weight", {})[int(number)] = w
@@ -299,6 +307,17 @@ def nemotron_prediction_layer(config, stored):
     yield f"blk.{n}.nextn.eh_proj.weight", np.full((hidden, 2 * hidden), 0.25, np.float32)
     for norm in ("enorm", "hnorm", "shared_head_norm"):
         yield f"blk.{n}.nextn.{norm}.weight", np.ones(hidden, np.float32)
+
+
+def llama3_factors(rope, size):
+    """What frequencies are divided by: LlamaModel.generate_extra_tensors of conversion/llama.py."""
+    old, low, high, factor = (rope[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "factor"))
+    out = []
+    for i in range(0, size, 2):
+        length = 2 * math.pi * rope["rope_theta"] ** (i / size)
+        smooth = (old / length - low) / (high - low)
+        out.append(1 if length < old / high else factor if length > old / low else 1 / ((1 - smooth) / factor + smooth))
+    return np.array(out, dtype=np.float32)
 
 
 def add_of_family(w, arch, config, rope):
@@ -405,6 +424,15 @@ def add_of_family(w, arch, config, rope):
         w.add_expert_shared_feed_forward_length(config["intermediate_size"])
         w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
         w.add_rope_scaling_factor(1)
+    if arch == "llama4":  # conversion/llama4.py, Llama4Model, and the factors of frequencies of LlamaModel
+        w.add_expert_count(config["num_local_experts"])
+        w.add_expert_used_count(config["num_experts_per_tok"])
+        w.add_interleave_moe_layer_step(config["interleave_moe_layer_step"])
+        w.add_expert_feed_forward_length(config["intermediate_size"])
+        w.add_tensor("rope_freqs.weight", llama3_factors(rope, config["head_dim"]))
+    if arch == "olmoe":
+        w.add_expert_count(config["num_experts"])
+        w.add_expert_used_count(config["num_experts_per_tok"])
     if arch == "minimax-m2":
         w.add_expert_count(config["num_local_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])
@@ -486,7 +514,7 @@ def write_small(name, arch):
     w.add_context_length(config["max_position_embeddings"])
     w.add_embedding_length(config["hidden_size"])
     if "intermediate_size" in config:
-        w.add_feed_forward_length(config["intermediate_size"])
+        w.add_feed_forward_length(config.get("intermediate_size_mlp") or config["intermediate_size"])
     w.add_head_count(config["num_attention_heads"])
     w.add_head_count_kv(config["num_key_value_heads"])
     if "rms_norm_eps" in config or "layer_norm_epsilon" in config:

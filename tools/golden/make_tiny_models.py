@@ -312,7 +312,9 @@ class RouterWatch:
         routers = [(n, m) for n, m in net.named_modules()
                    if n.endswith((".gate", ".router")) and type(m).__name__.endswith(("Router", "V1Gate"))]
         self.names = [n for n, _ in routers]
-        self.hooks = [m.register_forward_hook(lambda _, __, out: self.seen.append(out)) for _, m in routers]
+        # Llama 4's gives the scores of those that are chosen in front of its logits.
+        self.hooks = [m.register_forward_hook(lambda m, _, out: self.seen.append(out[1:] if type(m).__name__ == "Llama4Router" else out))
+                      for _, m in routers]
 
     def __enter__(self):
         return self

@@ -3,9 +3,9 @@ pattern and one more; post_norm makes branches that end in a norm small beside t
 with them; `without` says what must move the logits when it is left out."""
 
 from transformers import (Cohere2Config, CohereConfig, Ernie4_5_MoeConfig, Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
-                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig,
-                          GraniteMoeHybridConfig, HunYuanDenseV1Config, HunYuanMoEV1Config, LlamaConfig, MiniMaxM2Config, Ministral3Config, Mistral3Config,
-                          NemotronHConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen3_5MoeConfig,
+                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GlmConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig,
+                          GraniteMoeHybridConfig, HunYuanDenseV1Config, HunYuanMoEV1Config, Llama4TextConfig, LlamaConfig, MiniMaxM2Config, Ministral3Config, Mistral3Config,
+                          NemotronHConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen3_5MoeConfig,
                           Qwen3_5TextConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, Starcoder2Config)
 from transformers.models.internlm3.configuration_internlm3 import InternLM3Config
 
@@ -223,4 +223,23 @@ FAMILIES = [
                           num_attention_heads=3, num_key_value_heads=1, head_dim=14, max_position_embeddings=512, sliding_window=24,
                           query_pre_attn_scalar=14, rope_parameters=by_type(plain(1000000.0), plain()), pad_token_id=0,
                           bos_token_id=1, eos_token_id=2)),
+    # Llama 4's text model: transformers 5.23.0, models/llama4/modeling_llama4.py: an expert's input times its score, the norm without
+    # weights behind the rotation, queries of layers that do not turn times 1 + attn_scale log1p(floor((p + 1) / floor_scale)), chunks of
+    # positions in layers that turn; stacks of experts are [experts, in, out].
+    dict(cls=Llama4TextConfig, name="llama4", seed=140, gain=0.8, lengths=LONG, vocab_size=149, hidden_size=44, intermediate_size=25,
+         intermediate_size_mlp=57, num_attention_heads=6, num_key_value_heads=2, head_dim=12, num_hidden_layers=5, num_local_experts=5,
+         interleave_moe_layer_step=2, attention_chunk_size=48, floor_scale=20, attn_scale=0.3, pad_token_id=0,
+         rope={"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 64},
+         without={"chunks": {"layer_types": ["full_attention"] * 5}, "temperature": {"attn_temperature_tuning": False},
+                  "norm": {"use_qk_norm": False}, "still": {"no_rope_layers": [1] * 5}}),
+    dict(cls=Llama4TextConfig, name="llama4_lists", seed=141, style="old", lengths=(1, 7, 131), vocab_size=151, hidden_size=40,
+         intermediate_size=31, intermediate_size_mlp=45, num_attention_heads=4, num_key_value_heads=1, head_dim=10, num_hidden_layers=3,
+         num_local_experts=3, moe_layers=[0, 1], no_rope_layers=[1, 0, 1], use_qk_norm=False, attention_chunk_size=40, floor_scale=64,
+         rope=plain(500000.0), pad_token_id=0, tie_word_embeddings=True),
+    dict(cls=GlmConfig, name="glm", seed=142, vocab_size=157, hidden_size=45, intermediate_size=55, num_attention_heads=6,
+         num_key_value_heads=2, head_dim=12, rope=plain(partial_rotary_factor=0.5), pad_token_id=0,
+         without={"part": {"rope_parameters": plain(partial_rotary_factor=1.0)}}),
+    dict(cls=OlmoeConfig, name="olmoe", seed=143, style="old", lengths=(1, 7, 61), vocab_size=149, hidden_size=48, intermediate_size=19,
+         num_attention_heads=4, num_key_value_heads=2, num_experts=7, num_experts_per_tok=3, rope=plain(), pad_token_id=0),
 ]

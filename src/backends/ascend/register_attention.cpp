@@ -201,6 +201,7 @@ Status accepts_attention(const OpCall& c) {
   RETURN_IF_ERROR(want_constant_rows(c));
   if (c.in[0].dtype != DType::F16 && c.in[0].dtype != DType::BF16)
     return error(Code::Unsupported, "the vendor's attention takes f16 and bf16, not {}", describe(c));
+  RETURN_IF_ERROR(want_no_chunk(c));
   return want_no_softcap(c);
 }
 

@@ -120,6 +120,14 @@ Status centred_rms_norm(const CentredRmsNormArgs& a, Launch& l) {
                l.tensor(a.out, a.type, {rows, width}), l.tensor(rstd, DType::F32, {rows, 1}));
 }
 
+// The norm with a weight of ones.
+Status unit_rms_norm(const UnitRmsNormArgs& a, Launch& l) {
+  const int64_t rows = l.size(a.rows), width = a.width;
+  void* rstd = l.scratch(static_cast<size_t>(rows) * sizeof(float));
+  return l.run(l.ops().rms_norm, l.tensor(a.x, a.type, {rows, width}), l.tensor(l.constant(), DType::F32, {width}),
+               a.eps, l.tensor(a.out, a.type, {rows, width}), l.tensor(rstd, DType::F32, {rows, 1}));
+}
+
 }  // namespace
 
 void register_functions(KernelRegistry& kernels, const std::shared_ptr<Context>& context) {
@@ -132,6 +140,12 @@ void register_functions(KernelRegistry& kernels, const std::shared_ptr<Context>&
   add(kernels, context, {"softcap", kernel<softcap_all>, {}, want_constant_rows});
   add(kernels, context, {"layer_norm", kernel<layer_norm_rows>, {}, accepts_one_weight});
   add(kernels, context, {"layer_norm", kernel<layer_norm_heads>, {}, want_constant_rows, {}, ".heads", 50});
+  const auto ones = [context](const OpCall& c, LaunchArgs& args) {
+    const int64_t width = c.in[0].shape.back().factor;
+    args.constant = context->constant(fmt::format("{} ones", width), static_cast<size_t>(width) * sizeof(float),
+                                      [width](void* to) { std::fill_n(static_cast<float*>(to), width, 1.0F); });
+  };
+  add(kernels, context, {"unit_rms_norm", kernel<unit_rms_norm>, ones, want_constant_rows});
   add(kernels, context, {"rms_norm_centred", kernel<centred_rms_norm>, {}, want_constant_rows});
 }
 

@@ -57,7 +57,7 @@ int64_t factors_of(const OpCall& c) {
   return std::max(given, kMostPositions / c.attrs->integer("period") + 1);
 }
 
-// factors[p / period] in fp32: half a position more keeps multiples of the period on their side, and is exact for as
+// factors[(p + offset) / period] in fp32: half a position more keeps multiples of the period on their side, and is exact for as
 // many positions.
 Status position_scale(const PositionScaleArgs& a, Launch& l) {
   const int64_t t = l.size(a.tokens);
@@ -65,7 +65,7 @@ Status position_scale(const PositionScaleArgs& a, Launch& l) {
   aclTensor *numbers = l.tensor(l.scratch(bytes), DType::F32, {t}),
             *index = l.tensor(l.scratch(bytes), DType::I32, {t});
   RETURN_IF_ERROR(l.run(l.ops().cast, l.tensor(a.positions, DType::I32, {t}), ACL_FLOAT, numbers));
-  RETURN_IF_ERROR(l.run(l.ops().adds, numbers, l.number(0.5F), l.number(1), numbers));
+  RETURN_IF_ERROR(l.run(l.ops().adds, numbers, l.number(0.5F + static_cast<float>(a.offset)), l.number(1), numbers));
   RETURN_IF_ERROR(l.run(l.ops().muls, numbers, l.number(1.0F / static_cast<float>(a.period)), numbers));
   RETURN_IF_ERROR(l.run(l.ops().cast, numbers, ACL_INT32, index));
   return l.run(l.ops().index_select, l.tensor(l.constant(), DType::F32, {l.way()}), 0, index,

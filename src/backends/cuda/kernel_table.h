@@ -25,7 +25,7 @@ struct KernelTable {
   CudaKernel mask_own_logits = nullptr, draw_tops = nullptr, draw_sums = nullptr, draw_best = nullptr,
              merge_draws = nullptr;
   // norm.h
-  PerType rms_norm, rms_norm_centred, layer_norm, add_rms_norm;
+  PerType rms_norm, rms_norm_centred, unit_rms_norm, layer_norm, add_rms_norm;
   // rotation.h
   PerType rope, split_qk_norm_rope, split_qk_norm_rope_kv, split_qk_norm_rope_kv_i8, kv_write, kv_write_i8;
   CudaKernel position_scale = nullptr, rope_table = nullptr, rope_table_axes = nullptr, row_write = nullptr;

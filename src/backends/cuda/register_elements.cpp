@@ -99,6 +99,7 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("merge_draws", table.merge_draws, {.scratch = scratch(merge_bytes)});
   entries.add("rms_norm", table.rms_norm);
   entries.add("rms_norm_centred", table.rms_norm_centred);
+  entries.add("unit_rms_norm", table.unit_rms_norm);
   entries.add("layer_norm", table.layer_norm);
   entries.add("add_rms_norm", table.add_rms_norm);
   entries.add("quantize_static", table.quantize_static);

@@ -30,6 +30,12 @@ Status want_no_softcap(const OpCall& c) {
   return Status::ok();
 }
 
+Status want_no_chunk(const OpCall& c) {
+  if (const int64_t chunk = c.attrs->integer("chunk"); chunk > 0)
+    return error(Code::Unsupported, "attention in chunks of {} tokens: its kernels know none", chunk);
+  return Status::ok();
+}
+
 Status want_no_sinks(const OpCall& c) {
   if (c.in.size() > 5) return error(Code::Unsupported, "attention with sinks: its kernels know none");
   return Status::ok();
@@ -40,6 +46,7 @@ void PagedAttentionArgs::fill(const OpCall& c) {
   kv_heads = c.in[1].shape[2].factor;
   size = c.in[0].shape[2].factor;
   window = c.attrs->integer("window");
+  chunk = c.attrs->integer("chunk");
   softcap = c.attrs->number("softcap");
 }
 void PagedAttentionRowsArgs::fill(const OpCall& c) {

@@ -12,15 +12,16 @@ struct OpCall;
 class Status;
 enum class DType : uint8_t;
 
-// For the devices whose attention cannot cap scores, and for those that know no sinks.
+// For the devices whose attention cannot cap scores, for those that know no sinks, and no chunks.
 Status want_no_softcap(const OpCall& call);
+Status want_no_chunk(const OpCall& call);
 Status want_no_sinks(const OpCall& call);
 
 struct PagedAttentionArgs {
   In q, kv, page_table, context_lens, cu_seqlens, sinks;
   Out out;
   Dim tokens, sequences, columns;
-  int64_t heads, kv_heads, size, window;
+  int64_t heads, kv_heads, size, window, chunk;
   double scale, softcap;
 
   void fill(const OpCall& call);

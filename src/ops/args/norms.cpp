@@ -24,6 +24,7 @@ Status rank_two(const OpCall& c) {
 
 void RmsNormArgs::fill(const OpCall& c) { fill_norm(c, *this); }
 void CentredRmsNormArgs::fill(const OpCall& c) { fill_norm(c, *this); }
+void UnitRmsNormArgs::fill(const OpCall& c) { fill_norm(c, *this); }
 void LayerNormArgs::fill(const OpCall& c) {
   fill_norm(c, *this);
   vectors = c.in[1].shape.rank() == 2 ? c.in[1].shape[0].factor : 1;
@@ -41,6 +42,7 @@ std::span<const OpArgs> norm_args() {
   static const OpArgs rows[] = {
       op_row("rms_norm", &RmsNormArgs::out, &RmsNormArgs::x, constant_rows),
       op_row("rms_norm_centred", &CentredRmsNormArgs::out, &CentredRmsNormArgs::x, constant_rows),
+      op_row("unit_rms_norm", &UnitRmsNormArgs::out, &UnitRmsNormArgs::x, constant_rows),
       op_row("layer_norm", &LayerNormArgs::out, &LayerNormArgs::x, constant_rows),
       op_row("add_rms_norm", &AddRmsNormArgs::sum, &AddRmsNormArgs::x, rank_two),
       op_row("add_rms_norm_quant_static", &AddRmsNormQuantStaticArgs::sum, &AddRmsNormQuantStaticArgs::x, rank_two),

@@ -33,6 +33,17 @@ struct CentredRmsNormArgs {
   void fill(const OpCall& call);
 };
 
+struct UnitRmsNormArgs {
+  In x;
+  Out out;
+  Dim rows;
+  int64_t width;
+  double eps;
+  DType type;
+
+  void fill(const OpCall& call);
+};
+
 // Rows r, r + vectors, ... have the same of the weight's `vectors` rows.
 struct LayerNormArgs {
   In x, weight, bias;

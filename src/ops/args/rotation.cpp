@@ -57,6 +57,7 @@ void PositionScaleArgs::fill(const OpCall& c) {
   factors = c.attrs->numbers("factors").data();
   count = static_cast<int64_t>(c.attrs->numbers("factors").size());
   period = c.attrs->integer("period");
+  offset = c.attrs->integer("offset");
   tokens = c.in[0].shape[0];
 }
 void RopeTableAxesArgs::fill(const OpCall& c) {

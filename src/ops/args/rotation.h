@@ -27,7 +27,7 @@ struct PositionScaleArgs {
   Out out;
   const double* factors;  // as in RopeTableArgs
   Dim tokens;
-  int64_t count, period;
+  int64_t count, period, offset;
 
   void fill(const OpCall& call);
 };

@@ -25,6 +25,7 @@ struct Call : AttentionCall<E> {
     z.sequences = l.size(a.sequences);
     z.columns = l.size(a.columns);
     z.window = a.window;
+    z.chunk = a.chunk;
     this->thread_floats = z.thread_floats(l.threads);
   }
 
@@ -53,7 +54,7 @@ void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int thread) 
   RowPlace row = this->place_of(item, 0);
   for (int64_t r = 0; r < item.rows; ++r, row.next()) {
     const int64_t high = item.context - item.tokens + row.token + 1;
-    const int64_t low = z.window > 0 && high > z.window ? high - z.window : 0;
+    const int64_t low = z.oldest(high - 1);
     const T* from = q + this->index(item, row) * z.size;
     // A group's rows of a token are neighbours, those of the next token far away.
     for (int64_t b = 0; row.token + 4 < item.tokens && b < z.size; b += 64 / static_cast<int64_t>(sizeof(T)))

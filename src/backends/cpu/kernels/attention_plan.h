@@ -27,9 +27,14 @@ struct AttentionSizes {
   // what has to be done once.
   static constexpr int64_t kReadCost = 8;
 
-  int64_t heads = 0, kv_heads = 0, size = 0, sequences = 0, columns = 0, window = 0;
+  int64_t heads = 0, kv_heads = 0, size = 0, sequences = 0, columns = 0, window = 0, chunk = 0;
   int64_t key_size = 0;  // of latents, which are keys as a whole and values in their first `size` numbers; else 0
 
+  // The first key that the row of a position sees: of its window, or of its chunk; 0: all.
+  [[gnu::always_inline]] int64_t oldest(int64_t position) const {
+    if (chunk > 0) return position / chunk * chunk;
+    return window > 0 && position - window + 1 > 0 ? position - window + 1 : 0;
+  }
   [[gnu::always_inline]] int64_t per_group() const { return heads / kv_heads; }
   // Rows of the tiles of a head that has `rows` in all. Large tiles make the most of a block of floats; short prompts
   // need some to share out. Of latents, rows and a page as floats should stay in the second-level cache.
@@ -92,7 +97,7 @@ struct AttentionItem {
   const int64_t before = item.context - item.tokens;  // position of the first token
   const int64_t first = before + item.first_row / z.per_group();
   const int64_t last = before + (item.first_row + item.rows - 1) / z.per_group();
-  const int64_t low = z.window > 0 && first - z.window + 1 > 0 ? first - z.window + 1 : 0;
+  const int64_t low = z.oldest(first);
   item.first_page = low / kKvTokens;
   item.pages = last < low ? 0 : last / kKvTokens + 1 - item.first_page;
   const int64_t run_cost = AttentionSizes::kReadCost + item.rows, last_runs = last % kKvTokens / kKeyRun + 1;

@@ -28,6 +28,20 @@ void rms_norm_rows(const RmsNormArgs& a, const Launch& l) {
 }
 
 template <typename E>
+void unit(const UnitRmsNormArgs& a, const Launch& l) {
+  using T = typename E::Type;
+  const T* x = a.x;
+  T* out = a.out;
+  const int64_t n = a.width;
+  const Range rows = l.share(l.size(a.rows));
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* row = x + r * n;
+    const F32x16 factor = splat(rms_factor<E>(row, n, static_cast<float>(a.eps)));
+    store_each<E>(out + r * n, n, [=](int64_t i, int64_t rest) { return load_n<E>(row + i, rest) * factor; });
+  }
+}
+
+template <typename E>
 void centred(const CentredRmsNormArgs& a, const Launch& l) {
   using T = typename E::Type;
   const T *x = a.x, *weight = a.weight;
@@ -81,6 +95,7 @@ void layer_norm(const LayerNormArgs& a, const Launch& l) {
 
 REPRISE_KERNELS(rms_norm, rms_norm_rows)
 REPRISE_KERNELS(rms_norm_centred, centred)
+REPRISE_KERNELS(unit_rms_norm, unit)
 REPRISE_KERNELS(layer_norm, layer_norm)
 
 }  // namespace reprise::cpu::REPRISE_ISA

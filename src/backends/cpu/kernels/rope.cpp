@@ -73,7 +73,7 @@ void scale_positions(const PositionScaleArgs& a, const Launch& l) {
   float* out = a.out;
   const Range mine = l.share(l.size(a.tokens));
   for (int64_t t = mine.begin; t < mine.end; ++t) {
-    const int64_t at = positions[t] < 0 ? 0 : positions[t] / a.period;
+    const int64_t at = positions[t] < 0 ? 0 : (positions[t] + a.offset) / a.period;
     out[t] = static_cast<float>(a.factors[at < a.count ? at : a.count - 1]);
   }
 }

@@ -15,6 +15,7 @@ namespace reprise::cpu {
 #define REPRISE_CPU_PLAIN_KERNELS(X) \
   X(rms_norm)                        \
   X(rms_norm_centred)                \
+  X(unit_rms_norm)                   \
   X(layer_norm)                      \
   X(add)                             \
   X(mul)                             \

@@ -212,12 +212,12 @@ struct Attention {
   template <class L>
   DEV void weigh(L& lane, const Block<L>& b, float (&s)[kTileKeys / 8][4], State& state, const int (&sees)[2],
                  int first_key) const {
-    const int me = lane.thread() % 32, window = static_cast<int>(z.window);
+    const int me = lane.thread() % 32;
     const float factor = z.factor();
     UNROLL
     for (int half = 0; half < 2; ++half) {
       // Positions of this lane's keys, relative to the tile's first key.
-      const int last = sees[half] - first_key, first = window == 0 ? 0 : last - window + 1;
+      const int last = sees[half] - first_key, first = z.oldest(sees[half]) - first_key;
       const bool all = last >= kTileKeys - 1 && first <= 0;
       float top = state.top[half];
       UNROLL
@@ -403,7 +403,7 @@ struct Attention {
       const int tokens = pieces.tokens_of(p.sequence), ratio = static_cast<int>(z.ratio());
       const int rows = tokens * ratio, first_row = p.tile * kTileRows;
       const int length = lengths.context_lens[p.sequence], before = length - tokens;
-      const int me = lane.thread() % 32, window = static_cast<int>(z.window);
+      const int me = lane.thread() % 32;
       int sees[2];
       for (int half = 0; half < 2; ++half) {
         const int at = smaller(rows - 1, first_row + lane.thread() / 32 * 16 + me / 4 + half * 8);
@@ -411,7 +411,7 @@ struct Attention {
       }
       // Keys that any row of the block sees.
       const int last = before + smaller(rows - 1, first_row + kTileRows - 1) / ratio + 1;
-      const int oldest = window == 0 ? 0 : greater(0, before + first_row / ratio - window + 1);
+      const int oldest = z.oldest(before + first_row / ratio);
       load_queries(lane, b, p, first_row, rows);
       lane.sync();
       State all;
@@ -500,6 +500,7 @@ AttentionSizes attention_sizes(const PagedAttentionArgs& a, const L& launch) {
                    launch.size(a.sequences),
                    launch.size(a.columns),
                    a.window,
+                   a.chunk,
                    launch.size(a.tokens),
                    static_cast<float>(a.scale)};
   z.sinks = a.sinks;

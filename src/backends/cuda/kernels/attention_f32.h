@@ -51,7 +51,7 @@ struct AttentionF32 {
         high = middle;
     }
     const int64_t sees = lengths.context_lens[low] - (lengths.cu_seqlens[low + 1] - t);
-    const int64_t oldest = z.window == 0 ? 0 : greater<int64_t>(0, sees - z.window + 1);
+    const int64_t oldest = z.oldest(static_cast<int>(sees));
     const float* row = q + u * z.size;
     float top = -__builtin_huge_valf(), sum = 0, o[kEach];
     UNROLL

@@ -14,7 +14,7 @@ constexpr float kLog2E = 1.4426950408889634f;
 
 // What an attention launch reads. Sizes are the capture's, lengths the step's.
 struct AttentionSizes {
-  int64_t heads, kv_heads, size, sequences, columns, window, tokens;
+  int64_t heads, kv_heads, size, sequences, columns, window, chunk, tokens;
   float scale;
   float exponent = scale * kLog2E;  // scores are exponents to the base 2; under a cap they come scaled
   float cap = 0;                    // of scores; 0: none
@@ -23,6 +23,12 @@ struct AttentionSizes {
 
   HOST_DEV float factor() const { return exponent; }
   HOST_DEV int64_t ratio() const { return heads / kv_heads; }
+  // The first key that the row of a position sees: of its window, or of its chunk; 0: all.
+  DEV int oldest(int position) const {
+    if (chunk > 0) return position / static_cast<int>(chunk) * static_cast<int>(chunk);
+    const int first = position - static_cast<int>(window) + 1;
+    return window > 0 && first > 0 ? first : 0;
+  }
 };
 
 struct Lengths {

@@ -84,9 +84,11 @@ DEV void normalise_centred(float (&v)[8], float factor, const typename E::Type* 
   for (int j = 0; j < 8; ++j) v[j] = v[j] * factor * (w[j] + 1.0f);
 }
 
+enum class NormWeight : unsigned char { Plain, Centred, None };
+
 // One block a row. `residual` and `sum` are null in a plain norm; else the row is x + residual, rounded, which goes to
 // `sum`.
-template <class E, bool kCentred = false>
+template <class E, NormWeight kWeight = NormWeight::Plain>
 struct RmsNorm {
   static constexpr int kThreads = 256, kBlocks = 1;
   using T = typename E::Type;
@@ -122,10 +124,14 @@ struct RmsNorm {
     const float factor = rms_factor(block_sum(lane, squares, reinterpret_cast<float*>(lane.shared())), n, eps);
     each_chunk(lane, n, kept, 0.0f, [&](int64_t i, bool here, float(&v)[8], float) {
       if (!here) load_chunk<E>(from, i, n, v);
-      if constexpr (kCentred)
+      if constexpr (kWeight == NormWeight::Centred) {
         normalise_centred<E>(v, factor, weight, i, n);
-      else
+      } else if constexpr (kWeight == NormWeight::None) {
+        UNROLL
+        for (int j = 0; j < 8; ++j) v[j] = v[j] * factor;
+      } else {
         normalise_chunk<E>(v, factor, weight, bias, i, n);
+      }
       store_chunk<E>(out + at, i, n, v);
       return 0.0f;
     });
@@ -195,7 +201,15 @@ void run_rms_norm(const RmsNormArgs& a, L& launch) {
 template <class E, class L>
 void run_rms_norm_centred(const CentredRmsNormArgs& a, L& launch) {
   launch.run(launch.size(a.rows), norm_threads(a.width), kReduceBytes,
-             RmsNorm<E, true>{a.x, nullptr, a.weight, nullptr, a.out, nullptr, a.width, static_cast<float>(a.eps)});
+             RmsNorm<E, NormWeight::Centred>{a.x, nullptr, a.weight, nullptr, a.out, nullptr, a.width,
+                                             static_cast<float>(a.eps)});
+}
+
+template <class E, class L>
+void run_unit_rms_norm(const UnitRmsNormArgs& a, L& launch) {
+  launch.run(
+      launch.size(a.rows), norm_threads(a.width), kReduceBytes,
+      RmsNorm<E, NormWeight::None>{a.x, nullptr, nullptr, nullptr, a.out, nullptr, a.width, static_cast<float>(a.eps)});
 }
 
 template <class E, class L>
@@ -214,6 +228,7 @@ template <class L>
 void fill_norm_of(KernelTable& table) {
   table.rms_norm = REPRISE_CUDA_PER_TYPE(run_rms_norm, L);
   table.rms_norm_centred = REPRISE_CUDA_PER_TYPE(run_rms_norm_centred, L);
+  table.unit_rms_norm = REPRISE_CUDA_PER_TYPE(run_unit_rms_norm, L);
   table.layer_norm = REPRISE_CUDA_PER_TYPE(run_layer_norm, L);
   table.add_rms_norm = REPRISE_CUDA_PER_TYPE(run_add_rms_norm, L);
 }

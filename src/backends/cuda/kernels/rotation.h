@@ -262,14 +262,14 @@ struct PositionScale {
   static constexpr int kThreads = kElementThreads, kBlocks = 1;
   const int32_t* positions;
   float* out;
-  int64_t tokens, count, period;
+  int64_t tokens, count, period, offset;
   float factors[kMaxScaleFactors];
 
   template <class L>
   DEV void operator()(L& lane) const {
     const int64_t t = static_cast<int64_t>(lane.block()) * lane.threads() + lane.thread();
     if (t >= tokens) return;
-    const int64_t at = positions[t] < 0 ? 0 : positions[t] / period;
+    const int64_t at = positions[t] < 0 ? 0 : (positions[t] + offset) / period;
     out[t] = factors[at < count ? at : count - 1];
   }
 };
@@ -282,6 +282,7 @@ void run_position_scale(const PositionScaleArgs& a, L& launch) {
   k.tokens = launch.size(a.tokens);
   k.count = a.count;
   k.period = a.period;
+  k.offset = a.offset;
   for (int64_t i = 0; i < a.count; ++i) k.factors[i] = static_cast<float>(a.factors[i]);
   launch.run(blocks_for(k.tokens, kElementThreads), kElementThreads, 0, k);
 }
