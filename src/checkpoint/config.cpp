@@ -326,7 +326,7 @@ int64_t ModelConfigFields::window_of_layer(int64_t layer) const {
 }
 
 int64_t ModelConfigFields::chunk_of_layer(int64_t layer) const {
-  // One chunk is no bound, so devices whose attention knows no chunks run the model with a context that short.
+  // A chunk that is as long as the context bounds nothing.
   if (attention_chunk >= max_position_embeddings || layer >= static_cast<int64_t>(layer_types.size())) return 0;
   return layer_types[static_cast<size_t>(layer)] == "chunked_attention" ? attention_chunk : 0;
 }

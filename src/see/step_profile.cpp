@@ -51,9 +51,7 @@ class Batch {
   }
   Status step() {
     for (auto& s : sequences_) s->set_cached(decode() ? options_.context - 1 : 0);
-    if (engine_.pooled_size() == 0) return engine_.step(items_).status();
-    ASSIGN_OR_RETURN(const engine::Ticket ticket, engine_.submit(items_, engine::StepOutput::Pooled));
-    return engine_.wait(ticket).status();
+    return engine_.step(items_).status();
   }
 
  private:
@@ -70,9 +68,6 @@ Status check(const engine::Engine& e, const ProfileOptions& o) {
     return invalid("a batch of {} is more than `max_running_requests` {}", o.batch, e.max_step_rows());
   if (o.context > e.context_length())
     return invalid("a context of {} is more than the context length of {}", o.context, e.context_length());
-  if (o.phase == "decode" && e.pooled_size() > 0)
-    return invalid("{} gives vectors or scores and has no decode steps; allowed: the phase \"prefill\"",
-                   e.config().architecture);
   if (o.phase == "decode") return Status::ok();
   if (o.context < 2)
     return invalid("a context of {}: a prompt of one token is a decode step; allowed: 2 or more", o.context);
@@ -95,11 +90,7 @@ StepSizes sizes_of(const engine::Engine& e, const ProfileOptions& o) {
   s.live.value[models::kSharedTokens] =
       models::in_equal_shares(s.live.value[models::kTokens], ranks.sent_tokens > 0 ? ranks.size : 1);
   s.cached_tokens = batch * context;
-  // Without a cache every row sees its whole text.
-  const bool both_sides = e.kv_bytes_per_token() == 0;
-  s.score_pairs = decode       ? batch * context
-                  : both_sides ? batch * context * context
-                               : batch * context * (context + 1) / 2;
+  s.score_pairs = decode ? batch * context : batch * context * (context + 1) / 2;
   return s;
 }
 

@@ -308,18 +308,6 @@ TEST(GraphProfile, TheTraceAddsUp) {
     EXPECT_TRUE(holds(text.out, word)) << text.out;
 }
 
-TEST(GraphProfile, ShowsTheStepOfAnEncoder) {
-  const std::string model =
-      fmt::format("--log-level error --model-path {}/tests/data/encoders/bert_mean", REPRISE_SOURCE_DIR);
-  const OrderedJson j =
-      json_of(run_binary("graph profile --json --repeat 1 --phase prefill --batch 2 --context 20 " + model));
-  const auto attends = [](const OrderedJson& op) { return op["op"] == "segment_attention"; };
-  ASSERT_TRUE(std::any_of(j["ops"].begin(), j["ops"].end(), attends)) << j.dump();
-  const Outcome o = run_binary("graph profile --repeat 1 " + model);
-  EXPECT_EQ(o.exit_code, 1);
-  EXPECT_TRUE(holds(o.err, "no decode steps; allowed: the phase \"prefill\"")) << o.err;
-}
-
 TEST(GraphProfile, StepsThatCannotBe) {
   for (const auto& [flags, words] : std::vector<std::pair<std::string, std::string>>{
            {"--batch 65", "--max-running-requests"},
