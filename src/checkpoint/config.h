@@ -124,8 +124,8 @@ struct ModelConfigFields {
   std::optional<VisionFields> vision;  // a tower for images in front of the text model
 
   std::optional<int64_t> sliding_window;
-  bool use_sliding_window = false;       // Qwen: the window counts only when this is set
-  int64_t max_window_layers = 0;         // Qwen: layers below this one attend in full
+  bool use_sliding_window = false;  // Qwen: the window counts only when this is set
+  int64_t max_window_layers = 0;    // Qwen: layers below this one attend in full
   // Empty, or "full_attention" or another kind that the family has for each layer.
   std::vector<std::string> layer_types;
   int64_t attention_chunk = 0;  // tokens of a chunk, in which "chunked_attention" stays; 0: there are none

@@ -57,8 +57,8 @@ int64_t factors_of(const OpCall& c) {
   return std::max(given, kMostPositions / c.attrs->integer("period") + 1);
 }
 
-// factors[(p + offset) / period] in fp32: half a position more keeps multiples of the period on their side, and is exact for as
-// many positions.
+// factors[(p + offset) / period] in fp32: half a position more keeps multiples of the period on their side, and is
+// exact for as many positions.
 Status position_scale(const PositionScaleArgs& a, Launch& l) {
   const int64_t t = l.size(a.tokens);
   const size_t bytes = static_cast<size_t>(t) * sizeof(float);
