@@ -126,6 +126,7 @@ struct ModelConfigFields {
   std::optional<int64_t> sliding_window;
   bool use_sliding_window = false;       // Qwen: the window counts only when this is set
   int64_t max_window_layers = 0;         // Qwen: layers below this one attend in full
+  bool both_sides = false;               // rows see those behind them: nothing is cached, and the model gives vectors
   std::vector<std::string> layer_types;  // empty, or "full_attention" / "sliding_attention" for each layer
   // Whether layer_types lists the layer as sliding; none where there is no list.
   std::optional<bool> listed_as_sliding(int64_t layer) const;

@@ -1,6 +1,6 @@
 // Llama 2 and 3: optional biases on all projections of attention and MLP (attention_bias, mlp_bias). InternLM3 is the
 // same with other words for the biases, of which that of o_proj is one with the MLP's.
-#include "checkpoint/field_reader.h"
+#include "checkpoint/config_groups.h"
 #include "models/decoder.h"
 
 namespace reprise::models::llama {
@@ -12,7 +12,7 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
                        in, root);
 }
 
-constexpr std::string_view kFields[] = {"attention_bias", "mlp_bias"};
+constexpr std::string_view kFields[] = {"attention_bias", "mlp_bias", "is_causal"};
 
 ModelOutputs forward_internlm3(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
@@ -37,6 +37,7 @@ const ModelSpec kLlama{
          .model_type = "llama",
          .sizes = {.vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048},
          .fields = kFields,
+         .read = checkpoint::read_causal,
          .gguf = {.name = "llama", .interleaved_heads = true}},
     .forward = forward};
 
