@@ -74,7 +74,7 @@ Status read3(const FieldReader& in, ModelConfigFields& out) {
   if (bare)
     out.notices.push_back(
         "no tensor \"dense_2.weight\": vectors are those before the dense layers of EmbeddingGemma, which llama.cpp's "
-        "converter keeps with --sentence-transformers-dense-modules");
+        "converter leaves out unless it is asked for them");
   return read_cap(in, "final_logit_softcapping", 0, out);
 }
 

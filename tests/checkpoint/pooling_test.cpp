@@ -39,9 +39,9 @@ TEST(Pooling, DenseLayersStandBehindIt) {
   EXPECT_EQ(tanh->dense[0].out, 7);
   EXPECT_TRUE(tanh->dense[0].tanh && tanh->dense[0].bias) << "as the module's class has it";
   EXPECT_TRUE(tanh->normalise);
-  const auto plain = read(
-      R"({"in_features": 24, "out_features": 24, "bias": false, "activation_function": "torch.nn.modules.linear.Identity"})",
-      {"Transformer", "Pooling", "Dense", "Dense"});
+  const auto plain = read(R"({"in_features": 24, "out_features": 24, "bias": false, )"
+                          R"("activation_function": "torch.nn.modules.linear.Identity"})",
+                          {"Transformer", "Pooling", "Dense", "Dense"});
   ASSERT_TRUE(plain.is_ok()) << plain.status().message();
   ASSERT_EQ(plain->dense.size(), 2u);
   EXPECT_FALSE(plain->dense[1].tanh || plain->dense[1].bias || plain->normalise);
