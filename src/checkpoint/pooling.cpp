@@ -179,6 +179,18 @@ Status read_sizes(const ModelConfigFields& config, PoolingFields& out) {
   return Status::ok();
 }
 
+// config.json's word of models whose rows see both sides, where there are no modules: LlamaBidirectionalModel's.
+// NVIDIA's code gives its vectors length 1.
+Status read_word(const ModelConfigFields& config, PoolingFields& out) {
+  const FieldReader in(config.raw(), config.source);
+  if (out.kind != PoolKind::None || !config.both_sides || !in.find("pooling")) return Status::ok();
+  std::string word;
+  RETURN_IF_ERROR(in.choice("pooling", {"avg", "cls", "last"}, "avg", word));
+  out.kind = word == "avg" ? PoolKind::Mean : word == "cls" ? PoolKind::First : PoolKind::Last;
+  out.normalise = true;
+  return Status::ok();
+}
+
 // vLLM's word for a generating model that scores: the tokens ["no", "yes"], looked up in tokenizer.json.
 Status read_classifier(const std::string& folder, const ModelConfigFields& config, PoolingFields& out) {
   const FieldReader in(config.raw(), config.source);
@@ -269,6 +281,7 @@ Result<PoolingFields> read_pooling(const std::string& folder, const ModelConfigF
   PoolingFields out;
   RETURN_IF_ERROR(read_modules(folder, config, out));
   RETURN_IF_ERROR(read_classifier(folder, config, out));
+  RETURN_IF_ERROR(read_word(config, out));
   RETURN_IF_ERROR(read_prompts(folder, out));
   RETURN_IF_ERROR(read_length(folder, out));
   RETURN_IF_ERROR(read_sizes(config, out));

@@ -50,7 +50,8 @@
   X(bert, kRoberta)                 \
   X(bert, kRobertaScores)           \
   X(bert, kXlmRoberta)              \
-  X(bert, kXlmRobertaScores)
+  X(bert, kXlmRobertaScores)        \
+  X(llama, kLlamaBidirectional)
 
 namespace reprise::models {
 

@@ -94,8 +94,7 @@ void register_encoder_ops(OpRegistry& ops) {
       infer_segment_attention,
       "[T, H, D], [T, G, D], [T, G, D], [R+1] -> [T, H, D]: each row attends over all rows of its sequence, "
       "cu_seqlens[r] .. cu_seqlens[r+1]; window > 0: over those less than `window` rows away, on both sides; head h "
-      "has "
-      "the keys of head h / (H / G); softmax in fp32, keys in order, rounded once");
+      "has the keys of head h / (H / G); softmax in fp32, keys in order, rounded once");
   ops.add("rope_table_axes(Index positions, *, floats inv_freq, floats axes, float scale = 1) -> Tensor",
           infer_rope_table_axes,
           "[T, A] -> [T, 2 F] f32: rope_table of F frequencies, of which number i turns with positions[:, axes[i]]");

@@ -155,8 +155,8 @@ INSTANTIATE_TEST_SUITE_P(All, Pooled,
                          testing::Values("bert_mean", "bert_cls_old", "roberta_mean", "bert_scores", "roberta_scores",
                                          "xlm_roberta_mean", "xlm_roberta_scores", "qwen3_last", "qwen3_mean",
                                          "qwen3_yes_no", "gemma3_both_sides", "qwen2_both_sides", "mistral_both_sides",
-                                         "bert_dense", "xlm_roberta_mean.gguf", "xlm_roberta_scores.gguf",
-                                         "qwen3_last.gguf", "gemma3_both_sides.gguf"),
+                                         "llama_bidirectional", "bert_dense", "xlm_roberta_mean.gguf",
+                                         "xlm_roberta_scores.gguf", "qwen3_last.gguf", "gemma3_both_sides.gguf"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '.', '_');

@@ -71,7 +71,8 @@ EngineSetup setup_for(bool gpu, engine::GraphPolicy policy) {
 
 constexpr const char* kModels[] = {"bert_mean",          "bert_cls_old",      "bert_scores", "roberta_mean",
                                    "roberta_scores",     "qwen3_last",        "qwen3_mean",  "qwen3_yes_no",
-                                   "mistral_both_sides", "gemma3_both_sides", "bert_dense",  "qwen2_both_sides"};
+                                   "mistral_both_sides", "gemma3_both_sides", "bert_dense",  "qwen2_both_sides",
+                                   "llama_bidirectional"};
 
 // The shortest text of each, by itself and, from a captured graph, together with another.
 TEST_P(CudaSmall, EncodersGiveTheRowsOfTheReference) {

@@ -19,8 +19,8 @@ import torch
 import transformers
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import (BertConfig, BertForSequenceClassification, BertModel, Gemma3TextConfig, Gemma3TextModel, MistralConfig, MistralModel,
-                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaForSequenceClassification, RobertaModel,
+from transformers import (BertConfig, BertForSequenceClassification, BertModel, Gemma3TextConfig, Gemma3TextModel, LlamaConfig, LlamaModel,
+                          MistralConfig, MistralModel, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaForSequenceClassification, RobertaModel,
                           XLMRobertaConfig, XLMRobertaForSequenceClassification, XLMRobertaModel)
 
 torch.set_num_threads(1)
@@ -262,7 +262,8 @@ def write_dense(folder, layers, tanh):
 
 def of_both_sides():
     """Models whose rows see those behind them: EmbeddingGemma's kind, gte-Qwen2's, whose modeling code of its own is Qwen2 without the causal mask
-    (here transformers' Qwen2 with is_causal false), a Mistral with a window on both sides, and a BERT with a layer behind its pooling."""
+    (here transformers' Qwen2 with is_causal false), NVIDIA's LlamaBidirectionalModel (here transformers' Llama with is_causal false, written with its
+    names), a Mistral with a window on both sides, and a BERT with a layer behind its pooling."""
     gemma = Gemma3TextConfig(vocab_size=97, hidden_size=24, num_hidden_layers=7, num_attention_heads=6, num_key_value_heads=2, head_dim=12,
                              intermediate_size=20, max_position_embeddings=256, query_pre_attn_scalar=12, sliding_window=24,
                              use_bidirectional_attention=True, pad_token_id=None,
@@ -272,10 +273,13 @@ def of_both_sides():
                        max_position_embeddings=256, is_causal=False, tie_word_embeddings=True, pad_token_id=None)
     mistral = MistralConfig(vocab_size=97, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=14,
                             intermediate_size=30, max_position_embeddings=256, sliding_window=20, is_causal=False, pad_token_id=None)
+    llama = LlamaConfig(vocab_size=97, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=30,
+                        max_position_embeddings=256, is_causal=False, pad_token_id=None)
     bert = BertConfig(vocab_size=97, hidden_size=60, num_hidden_layers=1, num_attention_heads=5, intermediate_size=70, max_position_embeddings=160)
     specs = [("gemma3_both_sides", Gemma3TextModel, gemma, "mean", True, 0, (1, 7, 131, 203), (24, 40, 24), False),
              ("qwen2_both_sides", Qwen2ForCausalLM, qwen, "lasttoken", True, 1, LENGTHS, None, False),
              ("mistral_both_sides", MistralModel, mistral, "mean", False, 1, LENGTHS[1:], None, False),
+             ("llama_bidirectional", LlamaModel, llama, "mean", True, 1, LENGTHS[1:], None, False),
              ("bert_dense", BertModel, bert, "cls", False, 1, LENGTHS[1:], (60, 37), True)]
     for seed, (name, cls, config, kind, normalise, centre, lengths, sizes, tanh) in enumerate(specs):
         config.architectures = [cls.__name__]
@@ -283,7 +287,11 @@ def of_both_sides():
         config._attn_implementation = "eager"
         net = randomise(cls(config), 400 + seed, centre)
         layers, through = dense_layers(450 + seed, sizes or (), bias=tanh, tanh=tanh)
-        folder = start(name, config.to_dict())
+        written = config.to_dict()
+        if name == "llama_bidirectional":
+            del written["is_causal"]
+            written |= {"architectures": ["LlamaBidirectionalModel"], "model_type": "llama_bidirec", "pooling": "avg", "temperature": 1.0}
+        folder = start(name, written)
         rng = np.random.default_rng(120 + seed)
         golden = {}
         body = net.model if name.startswith("qwen") else net
@@ -294,7 +302,8 @@ def of_both_sides():
                 vector = through(pool(rows, kind, False))
                 golden[f"tokens.{n}"] = ids
                 golden[f"pooled.{n}"] = (vector / vector.norm() if normalise else vector).numpy()
-        write_modules(folder, kind, normalise, dense=len(layers))
+        if name != "llama_bidirectional":
+            write_modules(folder, kind, normalise, dense=len(layers))
         write_dense(folder, layers, tanh)
         tensors = {k: v for k, v in state(net, lambda k: k.removeprefix("model.")).items() if not k.startswith("lm_head")}
         finish(folder, tensors, golden)
