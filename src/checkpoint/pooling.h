@@ -32,7 +32,7 @@ constexpr std::string_view pool_kind_name(PoolKind kind) { return kPoolKinds[sta
 // A dense layer behind the pooling, as sentence-transformers has them: parameters "dense.<number>.linear.weight" and,
 // where it has one, "dense.<number>.linear.bias", in fp32.
 struct DenseFields {
-  std::string folder;  // beside modules.json, whose model.safetensors has them; "": they are in the GGUF file
+  std::string folder = {};  // beside modules.json, whose model.safetensors has them; "": they are in the GGUF file
   int64_t in = 0, out = 0;
   bool bias = false;
   bool tanh = false;  // of the sums; else they are the result
