@@ -89,7 +89,7 @@ REASONS = {
     10: "no test of its own: tests of other families show it",
     11: "the family reads no images",
     12: "the model gives vectors or scores, and generates nothing",
-    13: "tokens are what the family is tested for; decoders that give vectors are tested with Qwen3",
+    13: "tokens are what the family is tested for; those that give vectors are Qwen2, Qwen3, Mistral and Gemma 3",
     15: "latents are not kept in int8, and the flag is refused by its name (tested by I8)",
     16: "of the graph modes the usual one alone is tested on the device (by G); other checkpoints have all three",
     17: "on the executor one model without states and one with them have all modes; on a GPU every decoder has (N)",
@@ -97,6 +97,7 @@ REASONS = {
     19: "refused: a reranker that answers yes or no has rows of its head as a classifier there",
     20: "no checkpoint of the family is tested on the device; its ops are those of BERT and RoBERTa, which are",
     21: "no test of its own: the device runs its text model (G) and the towers of others (I)",
+    22: "refused at start: the device attends to both sides without a window alone (backends/ascend_encoder_test)",
 }
 
 
@@ -113,15 +114,20 @@ def gguf_names(source, body):
     return "`, `".join(n for n in names.groups() if n) if names else ""
 
 
+OTHER_NAMES = {}  # of an architecture, by the one that means the same
+
+
 def families(root):
     """(architecture, model type, wrapper, GGUF names) in the order of list.h."""
-    found = {}
+    found, others = {}, {}
     for path in sorted((root / "src/models").glob("*.cpp")):
         source = path.read_text(encoding="utf-8")
         for name, body in re.findall(r"^const ModelSpec (k\w+)\s*\{(.*?)^(?=const ModelSpec|\}  // namespace)", source, re.S | re.M):
             field = lambda key: (re.search(rf'\.{key} = "([^"]+)"', body) or [None, ""])[1]
             found[name] = (field("architecture"), field("model_type"), field("wrapper"), gguf_names(source, body))
+            others[name] = field("other_architecture")
     order = re.findall(r"X\(\w+, (k\w+)\)", text(root, "src/models/list.h"))
+    OTHER_NAMES.update({others[name]: found[name][0] for name in order if others[name]})
     return [found[name] for name in order]
 
 
@@ -257,10 +263,13 @@ def row(name, gguf, known, of_family):
             cell(ascend, 3 if name in known["ascend"] else 2), cell(in_gguf, 4 if not gguf else 1 if elsewhere else 5)]
 
 
+WINDOWS_OF_BOTH_SIDES = ("gemma3_both_sides", "mistral_both_sides")
+
+
 def encoder_row(name, gguf, known):
     elsewhere = "no 20" if name.startswith("xlm_roberta") else "no 1"
     return [f"`{name}`", "E", "P", "no 6", "D" if name in known["pooled_on_cuda"] else elsewhere,
-            "H" if name in known["pooled_on_ascend"] else elsewhere, "E, P" if name in known["pooled_gguf"] else "no 19" if name.endswith("yes_no") else "no 5" if gguf else "no 4"]
+            "H" if name in known["pooled_on_ascend"] else "no 22" if name in WINDOWS_OF_BOTH_SIDES else elsewhere, "E, P" if name in known["pooled_gguf"] else "no 19" if name.endswith("yes_no") else "no 5" if gguf else "no 4"]
 
 
 def vision_row(name, known, tested):
@@ -299,7 +308,8 @@ class Coverage:
     def add(found, config):
         fields = json.loads(config.read_text(encoding="utf-8"))
         # Of several text models a wrapper around one names its type.
-        for key in (fields["architectures"][0], (fields["architectures"][0], fields.get("text_config", {}).get("model_type"))):
+        architecture = OTHER_NAMES.get(fields["architectures"][0], fields["architectures"][0])
+        for key in (architecture, (architecture, fields.get("text_config", {}).get("model_type"))):
             found.setdefault(key, []).append(config.parent.name)
 
     def checkpoints(self, architecture, model_type, wrapper):

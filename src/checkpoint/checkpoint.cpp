@@ -222,13 +222,15 @@ size_t Checkpoint::set_aside(const std::function<bool(const CheckpointTensor&)>&
   return aside_.size() - before;
 }
 
-Status Checkpoint::borrow(Checkpoint other, const std::function<bool(const CheckpointTensor&)>& which) {
+Status Checkpoint::borrow(Checkpoint other, const std::function<bool(const CheckpointTensor&)>& which,
+                          std::string_view prefix) {
   CHECK(!gguf_ && !other.gguf_, "{} and {}: tensors of GGUF files are not put together", source_, other.source_);
   const size_t files = shards_.size();
   for (auto& shard : other.shards_) shards_.push_back(std::move(shard));
   for (CheckpointTensor& t : other.tensors_) {
     if (!which(t)) continue;
     t.file += files;
+    t.name.insert(0, prefix);
     tensors_.push_back(std::move(t));
   }
   return index_tensors();

@@ -97,8 +97,10 @@ class Checkpoint {
   // Returns how many.
   size_t set_aside(const std::function<bool(const CheckpointTensor&)>& which);
   const std::vector<CheckpointTensor>& aside() const { return aside_; }
-  // Likewise: tensors of another checkpoint of safetensors, which this one owns from now on.
-  Status borrow(Checkpoint other, const std::function<bool(const CheckpointTensor&)>& which);
+  // Likewise: tensors of another checkpoint of safetensors, which this one owns from now on, with `prefix` before their
+  // names.
+  Status borrow(Checkpoint other, const std::function<bool(const CheckpointTensor&)>& which,
+                std::string_view prefix = {});
   // Likewise, of a GGUF file: the tensors of its vision tower.
   Status add_mmproj(GgufFile file, const Families& families);
   // Likewise: the tensor, if there is one, as a matrix with a row for each entry of its first dimension.

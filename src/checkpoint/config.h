@@ -126,6 +126,7 @@ struct ModelConfigFields {
   std::optional<int64_t> sliding_window;
   bool use_sliding_window = false;  // Qwen: the window counts only when this is set
   int64_t max_window_layers = 0;    // Qwen: layers below this one attend in full
+  bool both_sides = false;          // rows see those behind them: nothing is cached, and the model gives vectors
   // Empty, or "full_attention" or another kind that the family has for each layer.
   std::vector<std::string> layer_types;
   int64_t attention_chunk = 0;  // tokens of a chunk, in which "chunked_attention" stays; 0: there are none

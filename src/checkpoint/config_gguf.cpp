@@ -38,6 +38,8 @@ class Translator {
     out_["attention_bias"] = file_.find("blk.0.attn_output.bias") != nullptr ||
                              (!family_.qkv_bias && file_.find("blk.0.attn_q.bias") != nullptr);
     out_["mlp_bias"] = file_.find("blk.0.ffn_down.bias") != nullptr;
+    ASSIGN_OR_RETURN(const auto causal, file_.boolean(key("attention.causal")));
+    if (causal && !*causal) out_["is_causal"] = false;
     if (family_.add) RETURN_IF_ERROR(family_.add(fields_));
     RETURN_IF_ERROR(vocabulary());
     ASSIGN_OR_RETURN(const auto window, file_.integer(key("attention.sliding_window")));

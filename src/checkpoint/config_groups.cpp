@@ -70,6 +70,13 @@ Status read_unrotated_layers(const FieldReader& in, ModelConfigFields& out) {
   return Status::ok();
 }
 
+Status read_causal(const FieldReader& in, ModelConfigFields& out) {
+  bool causal = true;
+  RETURN_IF_ERROR(in.boolean("is_causal", true, causal));
+  out.both_sides = !causal;
+  return Status::ok();
+}
+
 Status read_state_layers(const FieldReader& in, ModelConfigFields& out) {
   struct Size {
     std::string_view name;

@@ -1,5 +1,6 @@
-// Groups of fields that several families have, for Family::read: mixtures of experts, latent attention, layers with
-// states of either kind. Each takes what Hugging Face's configuration class fills in. Plain functions; any thread.
+// Groups of fields that several families have, for Family::read: who sees whom, mixtures of experts, latent attention,
+// layers with states of either kind. Each takes what Hugging Face's configuration class fills in. Plain functions; any
+// thread.
 #pragma once
 
 #include "checkpoint/config.h"
@@ -14,6 +15,9 @@ struct ExpertDefaults {
   int64_t shared = 0;        // 0: no shared expert
   bool normalise = false;    // where files do not say norm_topk_prob
 };
+// is_causal, of families whose rows see those behind them where it is false, as transformers 5 reads it.
+Status read_causal(const FieldReader& in, ModelConfigFields& out);
+
 // Experts in every layer, or in those that decoder_sparse_step and mlp_only_layers leave.
 Status read_experts(const FieldReader& in, const ExpertDefaults& d, ModelConfigFields& out);
 

@@ -31,6 +31,7 @@ class GgufFields {
     if (v) out_[to] = *v;
     return Status::ok();
   }
+  const std::string& arch() const { return arch_; }
   bool has(std::string_view tensor) const { return file_.find(tensor) != nullptr; }
   const GgufFile& file() const { return file_; }
   Json& out() { return out_; }

@@ -58,6 +58,28 @@ Status read_mode(const std::string& path, PoolingFields& out) {
                on.empty() ? "none" : fmt::format("{}", fmt::join(on, ", ")));
 }
 
+// N_Dense/config.json, of a layer of vectors of `in` numbers.
+Status read_dense(const std::string& path, const std::string& folder, int64_t in, PoolingFields& out) {
+  ASSIGN_OR_RETURN(const Json json, read_optional(path));
+  if (json.is_null()) return invalid("{}: the file is missing, and modules.json names its module", path);
+  RETURN_IF_ERROR(want_object(json, path));
+  const FieldReader fields(json, path);
+  DenseFields d{.folder = folder};
+  RETURN_IF_ERROR(fields.integer("in_features", in, in, std::nullopt, d.in));
+  RETURN_IF_ERROR(fields.integer("out_features", 1, kMaxHidden, std::nullopt, d.out));
+  RETURN_IF_ERROR(fields.boolean("bias", true, d.bias));
+  std::optional<std::string> name;
+  RETURN_IF_ERROR(fields.string("activation_function", name));
+  const std::string_view activation = name ? std::string_view(*name) : "Tanh";  // as the module's class has it
+  const std::string_view last = activation.substr(activation.rfind('.') + 1);
+  if (last != "Identity" && last != "Tanh")
+    return fields.wrong("activation_function", Json(activation),
+                        "\"torch.nn.modules.linear.Identity\", \"torch.nn.modules.activation.Tanh\"");
+  d.tanh = last == "Tanh";
+  out.dense.push_back(std::move(d));
+  return Status::ok();
+}
+
 // The tokens of a reranker that answers yes or no.
 Status read_answers(const std::string& path, PoolingFields& out) {
   ASSIGN_OR_RETURN(const Json json, read_optional(path));
@@ -69,7 +91,7 @@ Status read_answers(const std::string& path, PoolingFields& out) {
   return Status::ok();
 }
 
-Status read_modules(const std::string& folder, PoolingFields& out) {
+Status read_modules(const std::string& folder, const ModelConfigFields& config, PoolingFields& out) {
   const std::string path = folder + "/modules.json";
   ASSIGN_OR_RETURN(const Json modules, read_optional(path));
   if (modules.is_null()) return Status::ok();
@@ -84,18 +106,24 @@ Status read_modules(const std::string& folder, PoolingFields& out) {
     const std::string_view name =
         type ? std::string_view(*type).substr(type->rfind('.') == std::string::npos ? 0 : type->rfind('.') + 1) : "";
     // A name of a folder beside this file, and of nothing else.
-    if (at && (at->find("..") != std::string::npos || at->starts_with('/')))
+    if (at && (at->find("..") != std::string::npos || at->find('/') != std::string::npos))
       return in.wrong("path", Json(*at), "the name of a folder beside modules.json");
     const std::string file = fmt::format("{}/{}/config.json", folder, at.value_or(""));
     if (name == "Transformer") continue;
     if (name == "Pooling")
       RETURN_IF_ERROR(read_mode(file, out));
+    else if (name == "Dense" && out.gives_vectors() && !out.normalise)
+      RETURN_IF_ERROR(
+          read_dense(file, at.value_or(""), out.dense.empty() ? config.hidden_size : out.dense.back().out, out));
+    else if (name == "Dense")
+      return in.wrong("type", Json(*type), "modules named Dense behind Pooling and before Normalize");
     else if (name == "Normalize")
       out.normalise = true;
     else if (name == "LogitScore")
       RETURN_IF_ERROR(read_answers(file, out));
     else
-      return in.wrong("type", Json(type.value_or("")), "modules named Transformer, Pooling, Normalize, LogitScore");
+      return in.wrong("type", Json(type.value_or("")),
+                      "modules named Transformer, Pooling, Dense, Normalize, LogitScore");
   }
   return Status::ok();
 }
@@ -151,6 +179,18 @@ Status read_sizes(const ModelConfigFields& config, PoolingFields& out) {
   return Status::ok();
 }
 
+// config.json's word of models whose rows see both sides, where there are no modules: LlamaBidirectionalModel's.
+// NVIDIA's code gives its vectors length 1.
+Status read_word(const ModelConfigFields& config, PoolingFields& out) {
+  const FieldReader in(config.raw(), config.source);
+  if (out.kind != PoolKind::None || !config.both_sides || !in.find("pooling")) return Status::ok();
+  std::string word;
+  RETURN_IF_ERROR(in.choice("pooling", {"avg", "cls", "last"}, "avg", word));
+  out.kind = word == "avg" ? PoolKind::Mean : word == "cls" ? PoolKind::First : PoolKind::Last;
+  out.normalise = true;
+  return Status::ok();
+}
+
 // vLLM's word for a generating model that scores: the tokens ["no", "yes"], looked up in tokenizer.json.
 Status read_classifier(const std::string& folder, const ModelConfigFields& config, PoolingFields& out) {
   const FieldReader in(config.raw(), config.source);
@@ -202,6 +242,22 @@ Status read_labels(const GgufFile& file, const std::string& arch, PoolingFields&
   return Status::ok();
 }
 
+// EmbeddingGemma's, where the converter was asked for them (EmbeddingGemma of llama.cpp's conversion/gemma.py).
+Status read_dense(const GgufFile& file, const std::string& arch, PoolingFields& out) {
+  ASSIGN_OR_RETURN(const auto hidden, file.integer(arch + ".embedding_length"));
+  for (const std::string_view name : {"dense_2.weight", "dense_3.weight"}) {
+    const StoredTensor* t = file.find(name);
+    if (!t) continue;
+    const int64_t in = out.dense.empty() ? hidden.value_or(0) : out.dense.back().out;
+    if (t->shape.size() != 2 || t->shape[1] != in)
+      return invalid("{}: tensor \"{}\" is no matrix with {} columns", file.source(), name, in);
+    out.dense.push_back({.in = in, .out = t->shape[0]});
+  }
+  if (file.find("dense_3.weight") && out.dense.size() != 2)
+    return invalid("{}: tensor \"dense_2.weight\" is missing beside \"dense_3.weight\"", file.source());
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<std::optional<PoolKind>> parse_pool_kind(std::string_view name) {
@@ -223,8 +279,9 @@ Result<std::string> prompt_of(const PoolingFields& pooling, const std::optional<
 
 Result<PoolingFields> read_pooling(const std::string& folder, const ModelConfigFields& config) {
   PoolingFields out;
-  RETURN_IF_ERROR(read_modules(folder, out));
+  RETURN_IF_ERROR(read_modules(folder, config, out));
   RETURN_IF_ERROR(read_classifier(folder, config, out));
+  RETURN_IF_ERROR(read_word(config, out));
   RETURN_IF_ERROR(read_prompts(folder, out));
   RETURN_IF_ERROR(read_length(folder, out));
   RETURN_IF_ERROR(read_sizes(config, out));
@@ -249,6 +306,7 @@ Result<PoolingFields> read_pooling(const GgufFile& file) {
   out.kind = kKinds[static_cast<size_t>(*type)];
   if (out.kind == PoolKind::Labels) RETURN_IF_ERROR(read_labels(file, arch.value_or(""), out));
   out.normalise = out.gives_vectors();
+  if (out.gives_vectors()) RETURN_IF_ERROR(read_dense(file, arch.value_or(""), out));
   return out;
 }
 

@@ -29,9 +29,19 @@ enum class PoolKind : uint8_t {
 constexpr std::string_view kPoolKinds[] = {"none", "last", "mean", "cls", "labels", "yes_no"};  // by PoolKind
 constexpr std::string_view pool_kind_name(PoolKind kind) { return kPoolKinds[static_cast<size_t>(kind)]; }
 
+// A dense layer behind the pooling, as sentence-transformers has them: parameters "dense.<number>.linear.weight" and,
+// where it has one, "dense.<number>.linear.bias", in fp32.
+struct DenseFields {
+  std::string folder = {};  // beside modules.json, whose model.safetensors has them; "": they are in the GGUF file
+  int64_t in = 0, out = 0;
+  bool bias = false;
+  bool tanh = false;  // of the sums; else they are the result
+};
+
 struct PoolingFields {
   PoolKind kind = PoolKind::None;
-  bool normalise = false;                           // to length 1
+  std::vector<DenseFields> dense = {};              // of vectors, one behind the other
+  bool normalise = false;                           // to length 1, at the end
   int64_t yes = 0, no = 0;                          // PoolKind::YesNo: the tokens, or the rows of a classifier
   bool classifier = false;                          // those of score.weight, and not of the head
   int64_t max_tokens = 0;                           // that texts are meant to have at most; 0: as the model
@@ -53,7 +63,9 @@ Result<std::string> prompt_of(const PoolingFields& pooling, const std::optional<
 // What the folder says; PoolKind::None where nothing does. `config` is of the same folder.
 Result<PoolingFields> read_pooling(const std::string& folder, const ModelConfigFields& config);
 // What "<architecture>.pooling_type" says; vectors get length 1, as llama.cpp gives them. PoolKind::Labels is a
-// reranker of any kind.
+// reranker of any kind. Dense layers are the tensors "dense_2.weight" and "dense_3.weight".
 Result<PoolingFields> read_pooling(const GgufFile& file);
+
+inline std::string dense_name(size_t number) { return fmt::format("dense.{}.", number); }
 
 }  // namespace reprise::checkpoint

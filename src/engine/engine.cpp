@@ -147,8 +147,9 @@ Status Engine::read_pooling() {
   if (options_.pooling && p.gives_scores())
     return invalid("`pooling` {}: {} gives scores of pairs; allowed: auto",
                    checkpoint::pool_kind_name(*options_.pooling), config_.fields.architecture);
-  if (p.kind == checkpoint::PoolKind::None && !options_.pooling && model_->encoder) {
-    p.kind = model_->pooling;
+  const bool encoder = models::encodes(*model_, config_.fields);
+  if (p.kind == checkpoint::PoolKind::None && !options_.pooling && encoder) {
+    p.kind = models::usual_pooling(*model_);
     p.normalise = true;
     config_.fields.notices.push_back(fmt::format(
         "no file says how rows become a vector ({}); effective: {}, of length 1 (`pooling` sets another)",
@@ -159,12 +160,16 @@ Status Engine::read_pooling() {
     p.kind = *options_.pooling;
   }
   const std::string_view name = config_.fields.architecture;
-  if (model_->encoder && p.kind == checkpoint::PoolKind::None)
+  if (encoder && p.kind == checkpoint::PoolKind::None)
     return invalid("`pooling` none: {} gives vectors or scores; allowed: auto, mean, cls, last", name);
-  if (!model_->encoder && p.kind == checkpoint::PoolKind::First)
+  if (!encoder && p.kind == checkpoint::PoolKind::First)
     return invalid("`pooling` cls: the first row of {} sees no other; allowed: auto, last, mean, none", name);
   const bool may_be_cut = p.least_size > 0 || !p.sizes.empty();
-  if (p.kind == checkpoint::PoolKind::Last && !may_be_cut) p.least_size = model_->least_size;
+  if (may_be_cut) return Status::ok();
+  if (p.kind == checkpoint::PoolKind::Last) p.least_size = model_->least_size;
+  if (encoder && p.kind == model_->pooling)
+    for (const int64_t size : model_->sizes_of_vectors)
+      if (size < config_.fields.hidden_size) p.sizes.push_back(size);
   return Status::ok();
 }
 
@@ -191,6 +196,12 @@ Status Engine::open_checkpoint() {
     RETURN_IF_ERROR(checkpoint_->add_mmproj(std::move(*mmproj), models::families()));
   }
   if (!folder) RETURN_IF_ERROR(read_config());
+  for (size_t i = 0; folder && i < config_.pooling.dense.size(); ++i) {
+    const std::string path = fmt::format("{}/{}", options_.model_path, config_.pooling.dense[i].folder);
+    ASSIGN_OR_RETURN(auto dense, Checkpoint::open(path, models::families()));
+    RETURN_IF_ERROR(checkpoint_->borrow(
+        std::move(dense), [](const checkpoint::CheckpointTensor&) { return true; }, checkpoint::dense_name(i)));
+  }
   if (options_.prediction) RETURN_IF_ERROR(open_prediction());
   if (!options_.borrows_from.empty()) RETURN_IF_ERROR(open_trained_head());
   checkpoint::fit_to_tensors(config_.fields, *checkpoint_, options_.prediction_beside);
@@ -260,8 +271,21 @@ Status Engine::choose_context() {
     case checkpoint::RopeKind::Llama3: break;
   }
   const int64_t usual = config_.pooling.max_tokens;
-  if (options_.context_length == 0)
-    options_.context_length = usual > 0 ? std::min(usual, f.max_position_embeddings) : f.max_position_embeddings;
+  if (options_.context_length == 0) {
+    // One step has all rows of a text, so that long texts take memory even where none comes.
+    constexpr int64_t kUsualText = 8192;
+    const bool cut = usual == 0 && f.both_sides && f.max_position_embeddings > kUsualText;
+    options_.context_length = usual > 0 ? std::min(usual, f.max_position_embeddings)
+                              : cut     ? kUsualText
+                                        : f.max_position_embeddings;
+    if (cut) {
+      config_.fields.notices.push_back(
+          fmt::format("no file says how long texts are (sentence_bert_config.json); effective: {} tokens "
+                      "(`context_length` sets another, up to {})",
+                      kUsualText, f.max_position_embeddings));
+      log::notice("{}", config_.fields.notices.back());
+    }
+  }
   if (static_cast<double>(options_.context_length) > longest)
     return invalid(
         "`context_length` {} is more than the model's {}; set max_position_embeddings with `override` to try it anyway",
@@ -539,7 +563,7 @@ Status Engine::open() {
   trace_ranks(options_, platform_.device->info(), trace);
   trace.adapter_slots = options_.max_loras;
   trace.max_tokens = std::max(options_.chunked_prefill_size, options_.max_running_requests);
-  if (model_->encoder) trace.max_tokens = std::max(trace.max_tokens, options_.context_length);
+  if (models::encodes(*model_, config_.fields)) trace.max_tokens = std::max(trace.max_tokens, options_.context_length);
   options_.chunked_prefill_size = trace.max_tokens;
   trace.max_sequences = options_.max_running_requests;
   trace.max_pages = kv::pages_for(options_.context_length);

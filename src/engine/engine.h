@@ -226,7 +226,9 @@ class Engine final : public Executor {
 
   const checkpoint::PoolingFields& pooling() const { return config_.pooling; }
   int64_t pooled_size() const override { return pooled_size_; }
-  bool whole_prompts() const override { return model_->encoder || config_.pooling.kind == checkpoint::PoolKind::Mean; }
+  bool whole_prompts() const override {
+    return models::encodes(*model_, config_.fields) || config_.pooling.kind == checkpoint::PoolKind::Mean;
+  }
   bool has_greedy_steps() const override { return pooled_size_ == 0; }
   // What drafts for another model drafts alike on one rank and on several: where the device draws, or not at all.
   bool has_sampled_steps() const override { return sampling_ || (rank_draws_ && !drafts_for_another_); }

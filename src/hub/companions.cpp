@@ -23,11 +23,13 @@ constexpr std::array<std::string_view, 16> kNames{"generation_config.json",
                                                   "sentence_bert_config.json",
                                                   "config_sentence_transformers.json"};
 
-// A folder of sentence-transformers that modules.json names: "1_Pooling/config.json", "1_LogitScore/config.json".
-bool is_module_config(std::string_view path) {
+// In a folder of sentence-transformers that modules.json names: "1_Pooling/config.json", and of dense layers behind the
+// pooling their weights, "2_Dense/model.safetensors".
+bool is_of_module(std::string_view path) {
   const size_t digits = std::min(path.find_first_not_of("0123456789"), path.size()), slash = path.find('/');
-  return digits > 0 && path.substr(digits).starts_with('_') && slash != path.npos &&
-         path.substr(slash + 1) == "config.json";
+  if (digits == 0 || !path.substr(digits).starts_with('_') || slash == path.npos) return false;
+  const std::string_view name = path.substr(slash + 1);
+  return name == "config.json" || name == "model.safetensors";
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ bool is_companion(std::string_view path) {
   if (std::find(kNames.begin(), kNames.end(), path) != kNames.end()) return true;
   constexpr std::string_view kTemplates = "additional_chat_templates/";
   if (path.starts_with(kTemplates)) return path.ends_with(".jinja") && path.find('/', kTemplates.size()) == path.npos;
-  return is_module_config(path);
+  return is_of_module(path);
 }
 
 }  // namespace reprise::hub

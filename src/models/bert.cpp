@@ -67,7 +67,8 @@ ModelOutputs encoder(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
                         roberta ? static_cast<int64_t>(config.fields.number("unused_positions")) : 0);
   for (int64_t l = 0; l < config.fields.num_hidden_layers; ++l)
     x = layer(config, x, in, root / "encoder" / "layer" / l);
-  if (config.pooling.kind != PoolKind::Labels) return pooled_outputs(config, {x, [](Tensor rows) { return rows; }}, in);
+  if (config.pooling.kind != PoolKind::Labels)
+    return pooled_outputs(config, {x, [](Tensor rows) { return rows; }}, in, root);
   const nn::ParamScope head = root / "classifier";
   return roberta ? score(config, x, in, head / "dense", head / "out_proj")
                  : score(config, x, in, root / "pooler" / "dense", head);
@@ -82,9 +83,17 @@ ModelOutputs roberta(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
 
 void declare(const ModelConfig&, const TraceOptions& trace, StepSpec& step) { step = encoder_step(trace); }
 
-constexpr std::string_view kFields[] = {
-    "type_vocab_size", "layer_norm_eps",     "position_embedding_type", "is_decoder",   "gguf_positions_cut",
-    "hidden_act",      "classifier_dropout", "gradient_checkpointing",  "summary_type", "classifier_activation"};
+constexpr std::string_view kFields[] = {"type_vocab_size",
+                                        "layer_norm_eps",
+                                        "position_embedding_type",
+                                        "is_decoder",
+                                        "is_causal",
+                                        "gguf_positions_cut",
+                                        "hidden_act",
+                                        "classifier_dropout",
+                                        "gradient_checkpointing",
+                                        "summary_type",
+                                        "classifier_activation"};
 
 Status read(const checkpoint::FieldReader& in, ModelConfigFields& out) {
   int64_t kinds = 0;

@@ -18,6 +18,10 @@ LayerAttention grouped_attention(const ModelConfig& config, DecoderTraits traits
     spec.head_dim = f.head_dim;
     spec.window = f.window_of_layer(layer);
     spec.chunk = f.chunk_of_layer(layer);
+    spec.both_sides = f.both_sides;
+    // transformers counts a window of both sides without the row itself.
+    if (f.both_sides && spec.window > 0)
+      spec.window = (traits.window_of_both_sides ? spec.window / 2 : spec.window) + 1;
     spec.qkv_bias = traits.qkv_bias;
     spec.output_bias = traits.output_bias;
     spec.qk_norm_eps = traits.qk_norm ? f.rms_norm_eps : 0;
@@ -75,7 +79,7 @@ ModelOutputs decoder(const ModelConfig& config, const LayerAttention& attention,
                            [&](int64_t token) {
                              return head.rows("weight", token, 1, rows_of_head, {Dim(1), Dim(f.hidden_size)});
                            }},
-                          in);
+                          in, root);
   }
   // Only the rows whose logits are wanted go through the norm and the head.
   if (keeper.keeps(f.num_hidden_layers)) {

@@ -32,6 +32,7 @@ struct DecoderTraits {
   std::string_view q_norm = "q_norm", k_norm = "k_norm";
   nn::Rotation rotation = nn::Rotation::Halves;
   bool rotates_windows_only = false;      // layers without a window see no positions
+  bool window_of_both_sides = false;      // where rows see both sides, a window counts the rows of both together
   double score_scale = 0, score_cap = 0;  // 0: 1 / sqrt(size of a head), and none
   Tensor query_factor = {};               // of each row [T, 1]; none: 1
   DecoderShape shape = {};

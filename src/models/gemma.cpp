@@ -1,6 +1,6 @@
 // Gemma 2 and Gemma 3 (text): norms on both sides of each branch, whose weights are what is added to 1; scaled
 // embeddings; GELU in the gate. Gemma 2 caps scores and logits; Gemma 3 norms queries and keys, and turns layers with a
-// window by a base of their own.
+// window by a base of their own. EmbeddingGemma is a Gemma 3 whose rows see both sides.
 #include <cmath>
 
 #include "base/half.h"
@@ -30,6 +30,7 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
                              .output_bias = f.attention_bias,
                              .qk_norm = !second,
                              .qk_norm_kind = nn::rms_norm_centred,
+                             .window_of_both_sides = true,
                              .score_scale = 1 / std::sqrt(f.number("query_pre_attn_scalar")),
                              .score_cap = f.number("attn_logit_softcapping"),
                              .shape = {.after_attention = "post_attention_layernorm",
@@ -44,8 +45,9 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
 constexpr std::string_view kFields[] = {"query_pre_attn_scalar", "final_logit_softcapping", "hidden_activation",
                                         "attention_bias",        "attn_logit_softcapping",  "hidden_act"};
 constexpr std::string_view kFields3[] = {
-    "query_pre_attn_scalar", "final_logit_softcapping", "hidden_activation",       "attention_bias",
-    "rope_local_base_freq",  "sliding_window_pattern",  "_sliding_window_pattern", "hidden_act"};
+    "query_pre_attn_scalar",      "final_logit_softcapping", "hidden_activation",       "attention_bias",
+    "rope_local_base_freq",       "sliding_window_pattern",  "_sliding_window_pattern", "hidden_act",
+    "use_bidirectional_attention"};
 
 // null is no cap.
 Status read_cap(const FieldReader& in, const char* key, double missing, ModelConfigFields& out) {
@@ -66,6 +68,13 @@ Status read3(const FieldReader& in, ModelConfigFields& out) {
   int64_t pattern = 0;
   RETURN_IF_ERROR(in.integer("sliding_window_pattern", 1, checkpoint::kMaxLayers, 6, pattern));
   out.numbers["sliding_window_pattern"] = static_cast<double>(pattern);
+  RETURN_IF_ERROR(in.boolean("use_bidirectional_attention", false, out.both_sides));
+  bool bare = false;
+  RETURN_IF_ERROR(in.boolean("gguf_without_dense", false, bare));
+  if (bare)
+    out.notices.push_back(
+        "no tensor \"dense_2.weight\": vectors are those before the dense layers of EmbeddingGemma, which llama.cpp's "
+        "converter leaves out unless it is asked for them");
   return read_cap(in, "final_logit_softcapping", 0, out);
 }
 
@@ -74,6 +83,9 @@ bool slides3(const ModelConfigFields& f, int64_t layer) {
   return f.listed_as_sliding(layer).value_or((layer + 1) % static_cast<int64_t>(f.number("sliding_window_pattern")) !=
                                              0);
 }
+
+// Sizes that vectors of EmbeddingGemma were trained to be cut to.
+constexpr int64_t kSizesOfVectors[] = {128, 256, 512};
 
 // Files do not say what scores are scaled by: the largest models by the share of a head, others by its size.
 Status add(checkpoint::GgufFields& in) {
@@ -84,10 +96,16 @@ Status add(checkpoint::GgufFields& in) {
   out["query_pre_attn_scalar"] = largest || !out.contains("head_dim") ? hidden / heads : out["head_dim"].get<int64_t>();
   RETURN_IF_ERROR(in.copy_number("attn_logit_softcapping", "attn_logit_softcapping"));
   RETURN_IF_ERROR(in.copy_number("final_logit_softcapping", "final_logit_softcapping"));
+  if (out["model_type"] != "gemma2") RETURN_IF_ERROR(in.copy_number("rope.freq_base_swa", "rope_local_base_freq"));
+  if (in.arch() == "gemma-embedding") {
+    out["use_bidirectional_attention"] = true;
+    out["gguf_without_dense"] = !in.has("dense_2.weight");
+  }
   return checkpoint::add_window_pattern(in);
 }
 
-constexpr checkpoint::GgufTensorName kTensors[] = {{"ffn_norm.", "pre_feedforward_layernorm."}};
+constexpr checkpoint::GgufTensorName kTensors[] = {
+    {"ffn_norm.", "pre_feedforward_layernorm."}, {"dense_2.", "dense.0.linear."}, {"dense_3.", "dense.1.linear."}};
 
 constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t positions, double theta) {
   return {.vocab = vocab,
@@ -118,21 +136,28 @@ const ModelSpec kGemma2{
     .forward = forward,
     .beyond_float16 = true};
 
-const ModelSpec kGemma3{
-    .family = {.architecture = "Gemma3ForCausalLM",
-               .model_type = "gemma3_text",
-               .sizes = sizes(262208, 131072, 1e6),
-               .fields = kFields3,
-               .read = read3,
-               .slides = slides3,
-               .gguf = {.name = "gemma3", .windows = true, .add = add, .tensors = kTensors, .centred_norms = true},
-               .wrapper = "Gemma3ForConditionalGeneration",
-               .activation_key = "hidden_activation",
-               .activation = "gelu_pytorch_tanh",
-               .sliding_rotation = true,
-               .sliding_theta = 1e4},
-    .forward = forward,
-    .qk_norm = true,
-    .beyond_float16 = true};
+const ModelSpec kGemma3{.family = {.architecture = "Gemma3ForCausalLM",
+                                   .other_architecture = "Gemma3TextModel",
+                                   .model_type = "gemma3_text",
+                                   .sizes = sizes(262208, 131072, 1e6),
+                                   .fields = kFields3,
+                                   .read = read3,
+                                   .slides = slides3,
+                                   .gguf = {.name = "gemma3",
+                                            .other_name = "gemma-embedding",
+                                            .windows = true,
+                                            .add = add,
+                                            .tensors = kTensors,
+                                            .centred_norms = true},
+                                   .wrapper = "Gemma3ForConditionalGeneration",
+                                   .activation_key = "hidden_activation",
+                                   .activation = "gelu_pytorch_tanh",
+                                   .sliding_rotation = true,
+                                   .sliding_theta = 1e4},
+                        .forward = forward,
+                        .qk_norm = true,
+                        .pooling = checkpoint::PoolKind::Mean,
+                        .sizes_of_vectors = kSizesOfVectors,
+                        .beyond_float16 = true};
 
 }  // namespace reprise::models::gemma

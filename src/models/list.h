@@ -53,7 +53,8 @@
   X(bert, kRoberta)                 \
   X(bert, kRobertaScores)           \
   X(bert, kXlmRoberta)              \
-  X(bert, kXlmRobertaScores)
+  X(bert, kXlmRobertaScores)        \
+  X(llama, kLlamaBidirectional)
 
 namespace reprise::models {
 

@@ -1,6 +1,7 @@
 // Llama 2 and 3: optional biases on all projections of attention and MLP (attention_bias, mlp_bias). InternLM3 is the
-// same with other words for the biases, of which that of o_proj is one with the MLP's.
-#include "checkpoint/field_reader.h"
+// same with other words for the biases, of which that of o_proj is one with the MLP's. LlamaBidirectionalModel is the
+// same with rows that see both sides.
+#include "checkpoint/config_groups.h"
 #include "models/decoder.h"
 
 namespace reprise::models::llama {
@@ -12,7 +13,7 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
                        in, root);
 }
 
-constexpr std::string_view kFields[] = {"attention_bias", "mlp_bias"};
+constexpr std::string_view kFields[] = {"attention_bias", "mlp_bias", "is_causal"};
 
 ModelOutputs forward_internlm3(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   const auto& f = config.fields;
@@ -28,17 +29,35 @@ Status read_internlm3(const checkpoint::FieldReader& in, checkpoint::ModelConfig
   return in.boolean("bias", out.mlp_bias, out.mlp_bias);
 }
 
+// NVIDIA's Llama whose rows see both sides, by its name alone; "pooling" is read with the other files on vectors.
+constexpr std::string_view kBidirectionalFields[] = {"attention_bias", "mlp_bias", "pooling"};
+
+Status read_bidirectional(const checkpoint::FieldReader&, checkpoint::ModelConfigFields& out) {
+  out.both_sides = true;
+  return Status::ok();
+}
+
+constexpr checkpoint::SizeDefaults kSizes{
+    .vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048};
+
 }  // namespace
 
-const ModelSpec kLlama{
-    .family =
-        {.architecture = "LlamaForCausalLM",
-         .other_architecture = "LlamaModel",
-         .model_type = "llama",
-         .sizes = {.vocab = 32000, .hidden = 4096, .intermediate = 11008, .layers = 32, .heads = 32, .positions = 2048},
-         .fields = kFields,
-         .gguf = {.name = "llama", .interleaved_heads = true}},
-    .forward = forward};
+const ModelSpec kLlama{.family = {.architecture = "LlamaForCausalLM",
+                                  .other_architecture = "LlamaModel",
+                                  .model_type = "llama",
+                                  .sizes = kSizes,
+                                  .fields = kFields,
+                                  .read = checkpoint::read_causal,
+                                  .gguf = {.name = "llama", .interleaved_heads = true}},
+                       .forward = forward};
+
+const ModelSpec kLlamaBidirectional{.family = {.architecture = "LlamaBidirectionalModel",
+                                               .model_type = "llama_bidirec",
+                                               .sizes = kSizes,
+                                               .fields = kBidirectionalFields,
+                                               .read = read_bidirectional},
+                                    .forward = forward,
+                                    .pooling = checkpoint::PoolKind::Mean};
 
 const ModelSpec kInternLm3{.family = {.architecture = "InternLM3ForCausalLM",
                                       .model_type = "internlm3",

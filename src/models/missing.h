@@ -44,7 +44,6 @@ inline constexpr checkpoint::MissingFamily kMissing[] = {
     {"Gemma3nForConditionalGeneration", "gemma3n", kGemma, kGemma3n},
     {"Gemma4ForCausalLM", "gemma4_text", kGemma, kGemma4, "gemma4"},
     {"Gemma4ForConditionalGeneration", "gemma4", kGemma, kGemma4},
-    {"Gemma3TextModel", "gemma3_text", kGemma, "attention to both sides", "gemma-embedding"},
     {"RecurrentGemmaForCausalLM", "recurrent_gemma", "Gemma2ForCausalLM", "gated linear recurrent layers"},
     {"OlmoForCausalLM", "olmo", "Olmo2ForCausalLM", "layer norms without weights", "olmo"},
     {"PhiForCausalLM", "phi", kPhi, kSideBySide, "phi2"},

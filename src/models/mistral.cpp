@@ -2,6 +2,7 @@
 // models of larger ones, and so is Ministral 3, whose queries grow with their positions.
 #include <cmath>
 
+#include "checkpoint/config_groups.h"
 #include "checkpoint/config_rope.h"
 #include "checkpoint/gguf_groups.h"
 #include "checkpoint/limits.h"
@@ -13,6 +14,8 @@ namespace {
 ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
   return dense_decoder(config, {}, in, root);
 }
+
+constexpr std::string_view kFields[] = {"is_causal"};
 
 // Behind every `period` positions a further factor.
 Tensor query_factor(const checkpoint::ModelConfigFields& f, Tensor positions) {
@@ -88,6 +91,8 @@ const ModelSpec kMistral{
                          .kv_heads = 8,
                          .positions = 131072,
                          .window = 4096},
+               .fields = kFields,
+               .read = checkpoint::read_causal,
                .slides = slides,
                .gguf = {.name = "mistral", .other_name = "mistral3", .windows = true, .interleaved_heads = true},
                .wrapper = "Mistral3ForConditionalGeneration"},

@@ -6,16 +6,16 @@
 namespace reprise::models {
 
 StepSpec step_of(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& trace) {
-  StepSpec step = default_step(config.fields, trace);
+  StepSpec step = config.fields.both_sides ? encoder_step(trace) : default_step(config.fields, trace);
   if (spec.declare) spec.declare(config, trace, step);
-  if (!spec.encoder) declare_kept_rows(config, trace, step);
+  if (!encodes(spec, config.fields)) declare_kept_rows(config, trace, step);
   return step;
 }
 
 Result<Graph> trace_model(const ModelSpec& spec, const ModelConfig& given, const TraceOptions& o,
                           const OpRegistry& ops) {
   ModelConfig config = given;
-  if (spec.encoder && config.generates()) config.pooling.kind = spec.pooling;
+  if (encodes(spec, config.fields) && config.generates()) config.pooling.kind = usual_pooling(spec);
   const auto& f = config.fields;
   if (f.head_dim % 2 != 0 && !spec.encoder)
     return invalid("{}: head_dim {} must be even: rotary embedding turns pairs", f.source, f.head_dim);

@@ -34,13 +34,14 @@ struct ModelSpec {
   checkpoint::Family family;
   ModelOutputs (*forward)(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root);
   bool qk_norm = false;  // RMS norm of every query and key head
-  // Rows see the rows behind them: a text is computed in one step, and nothing is cached. Gives pooled rows only; of
-  // this kind where no file says another.
+  // Rows see the rows behind them, whatever the configuration says: a text is computed in one step, and nothing is
+  // cached. Gives pooled rows only; of this kind where no file says another.
   bool encoder = false;
   checkpoint::PoolKind pooling = checkpoint::PoolKind::None;
   std::span<const std::string_view> unread = {};  // tensors whose names begin so are not loaded
   // Vectors that are published of this family may be cut to so many numbers or more; 0: not.
   int64_t least_size = 0;
+  std::span<const int64_t> sizes_of_vectors = {};  // or, where rows see both sides, to these alone
   // Adds to what a decoder declares of a step, or takes from it (step_spec.h). Null: nothing.
   void (*declare)(const ModelConfig& config, const TraceOptions& trace, StepSpec& step) = nullptr;
   // The layer behind the last one that predicts a further token, as a model of its own (models/draft_head.h). Null: the
@@ -55,6 +56,15 @@ struct ModelSpec {
   // Activations of published models grow beyond the largest float16, 65504.
   bool beyond_float16 = false;
 };
+
+// Rows see the rows behind them, by the family or by the configuration (ModelConfigFields::both_sides).
+inline bool encodes(const ModelSpec& spec, const checkpoint::ModelConfigFields& f) {
+  return spec.encoder || f.both_sides;
+}
+// How rows of such a model become a vector where no file says it.
+inline checkpoint::PoolKind usual_pooling(const ModelSpec& spec) {
+  return spec.pooling == checkpoint::PoolKind::None ? checkpoint::PoolKind::Last : spec.pooling;
+}
 
 StepSpec step_of(const ModelSpec& spec, const ModelConfig& config, const TraceOptions& trace);
 

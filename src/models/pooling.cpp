@@ -13,11 +13,23 @@ Tensor yes_or_no(const ModelConfig& config, const PooledParts& parts, Tensor row
   return nn::sigmoid(nn::add(logit(config.pooling.yes), nn::scale(logit(config.pooling.no), -1)));
 }
 
+// Vectors are few, so that their layers are in fp32 whatever the model's dtype is.
+Tensor dense(Tensor x, const checkpoint::DenseFields& d, const nn::ParamScope& p) {
+  const Tensor weight = p.param("weight", {Dim(d.out), Dim(d.in)}, DType::F32);
+  const Tensor y = nn::linear(x, weight, d.bias ? p.param("bias", {Dim(d.out)}, DType::F32) : Tensor{});
+  return d.tanh ? nn::softcap(y, 1) : y;
+}
+
 }  // namespace
 
-ModelOutputs pooled_outputs(const ModelConfig& config, const PooledParts& parts, nn::StepInputs& in) {
+ModelOutputs pooled_outputs(const ModelConfig& config, const PooledParts& parts, nn::StepInputs& in,
+                            const nn::ParamScope& root) {
   const checkpoint::PoolingFields& p = config.pooling;
-  const auto finished = [&](Tensor vectors) { return p.normalise ? nn::l2_normalize(vectors) : vectors; };
+  const auto finished = [&](Tensor vectors) {
+    for (size_t i = 0; i < p.dense.size(); ++i)
+      vectors = dense(vectors, p.dense[i], root / "dense" / static_cast<int64_t>(i) / "linear");
+    return p.normalise ? nn::l2_normalize(vectors) : vectors;
+  };
   // Only where the rows of a text are mixed do all of them go through the norm.
   if (p.kind == PoolKind::Mean || p.kind == PoolKind::First) {
     const Tensor rows = parts.norm(parts.rows);

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "models/model.h"
+#include "nn/param_scope.h"
 
 namespace reprise::models {
 
@@ -15,6 +16,8 @@ struct PooledParts {
   // The row of the head that gives the logit of a token, [1, N]; only for PoolKind::YesNo.
   std::function<Tensor(int64_t token)> head_row = {};
 };
-ModelOutputs pooled_outputs(const ModelConfig& config, const PooledParts& parts, nn::StepInputs& in);
+// `root` is that of the model's parameters, beside which those of dense layers stand.
+ModelOutputs pooled_outputs(const ModelConfig& config, const PooledParts& parts, nn::StepInputs& in,
+                            const nn::ParamScope& root);
 
 }  // namespace reprise::models

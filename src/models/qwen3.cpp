@@ -1,4 +1,5 @@
 // Qwen3 dense: RMS norm of every query and key head; biases as the configuration says.
+#include "checkpoint/config_groups.h"
 #include "models/decoder.h"
 #include "models/qwen.h"
 
@@ -11,7 +12,7 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
                        root);
 }
 
-constexpr std::string_view kFields[] = {"attention_bias"};
+constexpr std::string_view kFields[] = {"attention_bias", "is_causal"};
 
 }  // namespace
 
@@ -28,6 +29,7 @@ const ModelSpec kQwen3{.family = {.architecture = "Qwen3ForCausalLM",
                                             .positions = 32768,
                                             .window = 4096},
                                   .fields = kFields,
+                                  .read = checkpoint::read_causal,
                                   .slides = qwen_slides,
                                   .window_switch = true,
                                   .gguf = {.name = "qwen3", .windows = true}},

@@ -9,8 +9,8 @@ Tensor call_one(std::string_view op, std::vector<Tensor> in, Attrs attrs = {}) {
 
 }  // namespace
 
-Tensor segment_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens, double scale) {
-  return call_one("segment_attention", {q, k, v, cu_seqlens}, {{"scale", scale}});
+Tensor segment_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens, double scale, int64_t window) {
+  return call_one("segment_attention", {q, k, v, cu_seqlens}, {{"scale", scale}, {"window", window}});
 }
 Tensor pool_rows(Tensor x, Tensor cu_seqlens, Tensor rows, std::string_view kind) {
   return call_one("pool_rows", {x, cu_seqlens, rows}, {{"kind", std::string(kind)}});

@@ -8,8 +8,9 @@
 
 namespace reprise::nn {
 
-// Rows attend over all rows of their sequence: [T, H, D] each, [R + 1].
-Tensor segment_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens, double scale);
+// Rows attend over all rows of their sequence, or over those less than `window` rows away: [T, H, D], [T, G, D] twice,
+// [R + 1].
+Tensor segment_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens, double scale, int64_t window = 0);
 // [T, N], [R + 1], [L] -> [L, N] f32: of the sequence of each row the "last", "mean" or "first" row up to that one.
 Tensor pool_rows(Tensor x, Tensor cu_seqlens, Tensor rows, std::string_view kind);
 Tensor l2_normalize(Tensor x);

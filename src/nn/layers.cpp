@@ -1,8 +1,9 @@
 #include "nn/layers.h"
 
-#include "base/check.h"
-
 #include <cmath>
+
+#include "base/check.h"
+#include "nn/encoder.h"
 
 namespace reprise::nn {
 
@@ -87,9 +88,14 @@ Tensor attention(Tensor x, const AttentionSpec& s, Tensor table, StepInputs& in,
   q = prepared(q, s, table, p / s.q_norm);
   k = prepared(k, s, table, p / s.k_norm);
   if (s.query_factor.value()) q = heads(scale_rows(flatten(q), s.query_factor), s.head_dim);
+  const double scale = s.scale != 0 ? s.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+  if (s.both_sides) {
+    CHECK(s.softcap == 0 && !s.sinks, "attention to both sides has no caps of scores and no sinks");
+    const Tensor seen = segment_attention(q, k, v, in.cu_seqlens, scale, s.window);
+    return linear(flatten(seen), p / "o_proj", hidden.factor, s.output_bias, Shard::Row);
+  }
   Tensor& kv = in.cache("kv", layer);
   kv = kv_write(kv, k, v, in.slots);
-  const double scale = s.scale != 0 ? s.scale : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
   const Tensor sinks = s.sinks ? p.param("sinks", {Dim(s.heads)}, DType::F32) : Tensor{};
   const AttentionMask mask{.window = s.window, .chunk = s.chunk, .softcap = s.softcap};
   Tensor a = paged_attention(q, kv, in.page_table, in.context_lens, in.cu_seqlens, scale, mask, sinks);

@@ -1,6 +1,6 @@
-// Layers that several architectures share: the step's inputs, grouped-query attention over the paged cache, the gated
-// MLP. Each is a few calls of nn/functional.h and nothing more. Plain functions; the trace that their tensors belong to
-// is one thread's.
+// Layers that several architectures share: the step's inputs, grouped-query attention over the paged cache or, where
+// rows see both sides, over the rows of the step, the gated MLP. Each is a few calls of nn/functional.h and nothing
+// more. Plain functions; the trace that their tensors belong to is one thread's.
 #pragma once
 
 #include <map>
@@ -60,6 +60,9 @@ struct AttentionSpec {
   int64_t head_dim = 0;
   int64_t window = 0;  // 0: the whole context
   int64_t chunk = 0;   // > 0: the context's chunk of so many tokens; not beside a window
+  // Rows see those behind them as well, within the window on both sides: nothing is cached, and there are neither caps
+  // of scores nor sinks.
+  bool both_sides = false;
   bool qkv_bias = false;
   bool output_bias = false;
   double qk_norm_eps = 0;  // > 0: queries and keys are normed

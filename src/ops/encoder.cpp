@@ -9,10 +9,17 @@ namespace {
 Result<Types> infer_segment_attention(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 3, 3));
   RETURN_IF_ERROR(want_float(c, 0));
-  for (size_t i : {1, 2})
-    if (!same_type(c.in[0], c.in[i]))
-      return invalid("{}: queries, keys and values must have the same type", describe(c));
-  for (int d : {1, 2}) RETURN_IF_ERROR(want_constant(c, 0, d));
+  RETURN_IF_ERROR(want_rank(c, 1, 3, 3));
+  if (!same_type(c.in[1], c.in[2])) return invalid("{}: keys and values must have the same type", describe(c));
+  RETURN_IF_ERROR(want_same_dtype(c, 1, 0));
+  RETURN_IF_ERROR(want_dim(c, 1, 0, c.in[0].shape[0], "number of rows"));
+  RETURN_IF_ERROR(want_dim(c, 1, 2, c.in[0].shape[2], "size of a head"));
+  for (size_t i : {0, 1})
+    for (int d : {1, 2}) RETURN_IF_ERROR(want_constant(c, i, d));
+  const int64_t heads = c.in[0].shape[1].factor, groups = c.in[1].shape[1].factor, window = c.attrs->integer("window");
+  if (groups <= 0 || heads % groups != 0)
+    return invalid("{}: {} query heads are not a multiple of {} key/value heads", describe(c), heads, groups);
+  if (window < 0) return invalid("{}: window {}; allowed: 0 (none), numbers above it", describe(c), window);
   RETURN_IF_ERROR(want_rank(c, 3, 1, 1));
   RETURN_IF_ERROR(want_index(c, 3));
   return Types{c.in[0]};
@@ -82,11 +89,12 @@ Result<Types> infer_l2_normalize(const OpCall& c) {
 
 void register_encoder_ops(OpRegistry& ops) {
   ops.add(
-      "segment_attention(Tensor q, Tensor k, Tensor v, Index cu_seqlens, *, float scale) -> Tensor : split_point "
-      "per_head attends",
+      "segment_attention(Tensor q, Tensor k, Tensor v, Index cu_seqlens, *, float scale, int window = 0) -> Tensor : "
+      "split_point per_head attends",
       infer_segment_attention,
-      "[T, H, D], [T, H, D], [T, H, D], [R+1] -> [T, H, D]: each row attends over all rows of its sequence, "
-      "cu_seqlens[r] .. cu_seqlens[r+1]; softmax in fp32, keys in order, rounded once");
+      "[T, H, D], [T, G, D], [T, G, D], [R+1] -> [T, H, D]: each row attends over all rows of its sequence, "
+      "cu_seqlens[r] .. cu_seqlens[r+1]; window > 0: over those less than `window` rows away, on both sides; head h "
+      "has the keys of head h / (H / G); softmax in fp32, keys in order, rounded once");
   ops.add("rope_table_axes(Index positions, *, floats inv_freq, floats axes, float scale = 1) -> Tensor",
           infer_rope_table_axes,
           "[T, A] -> [T, 2 F] f32: rope_table of F frequencies, of which number i turns with positions[:, axes[i]]");

@@ -15,8 +15,24 @@ bool Sharder::carries_heads(const Node& n, size_t i) {
          n.in[i]->type.shape.rank() == 3;
 }
 
+namespace {
+
+// Whether both are of the same heads, where `b` is of a smaller number, each of which several of `a` share.
+bool goes_with(const Cut& a, const Cut& b) {
+  if (a == b) return true;
+  if (b.of <= 0 || a.of <= b.of || a.of % b.of != 0 || a.count <= 0) return false;
+  const int64_t each = a.of / b.of;
+  return a.first / each == b.first && (a.first + a.count - 1) / each == b.first + b.count - 1 &&
+         (b.count == 1 || (a.first % each == 0 && a.count % each == 0));
+}
+
+}  // namespace
+
 void Sharder::find_groups(const Node& n) {
   std::optional<int64_t> groups;
+  // Without a cache the keys are an operand, with a head for each group of the queries'.
+  for (size_t i = 0; i < n.in.size() && !n.op->has(OperandRole::Cache); ++i)
+    if (carries_heads(n, i)) groups = std::min(groups.value_or(INT64_MAX), n.in[i]->type.shape[1].factor);
   for (size_t i = 0; i < n.in.size(); ++i)
     if (n.op->operands[i].role == OperandRole::Cache && is_cut_cache(*n.in[i])) groups = n.in[i]->type.shape[2].factor;
   for (size_t i = 0; i < n.in.size(); ++i) {
@@ -46,8 +62,8 @@ Result<std::optional<Cut>> Sharder::heads_here(const Node& n) {
     if (!carries_heads(n, i)) continue;
     const std::optional<Cut>& mine = placed(n.in[i]).cut;
     whole |= !mine;
-    if (mine && cut && mine != cut) return refuse(n, "its operands have different heads on one rank");
-    if (mine) cut = mine;
+    if (mine && cut && !goes_with(*cut, *mine)) return refuse(n, "its operands have different heads on one rank");
+    if (mine && !cut) cut = mine;
   }
   if (!whole) return cut;
   // Norms over whole rows have brought all heads here; of these the own ones are taken again.

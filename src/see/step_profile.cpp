@@ -51,7 +51,10 @@ class Batch {
   }
   Status step() {
     for (auto& s : sequences_) s->set_cached(decode() ? options_.context - 1 : 0);
-    return engine_.step(items_).status();
+    const bool pooled = engine_.pooled_size() > 0;
+    ASSIGN_OR_RETURN(const engine::Ticket ticket,
+                     engine_.submit(items_, pooled ? engine::StepOutput::Pooled : engine::StepOutput::Logits));
+    return engine_.wait(ticket).status();
   }
 
  private:
@@ -68,6 +71,9 @@ Status check(const engine::Engine& e, const ProfileOptions& o) {
     return invalid("a batch of {} is more than `max_running_requests` {}", o.batch, e.max_step_rows());
   if (o.context > e.context_length())
     return invalid("a context of {} is more than the context length of {}", o.context, e.context_length());
+  if (o.phase == "decode" && e.pooled_size() > 0)
+    return invalid("the phase decode: {} gives vectors or scores, and decodes nothing; allowed: prefill",
+                   e.config().architecture);
   if (o.phase == "decode") return Status::ok();
   if (o.context < 2)
     return invalid("a context of {}: a prompt of one token is a decode step; allowed: 2 or more", o.context);
@@ -91,6 +97,8 @@ StepSizes sizes_of(const engine::Engine& e, const ProfileOptions& o) {
       models::in_equal_shares(s.live.value[models::kTokens], ranks.sent_tokens > 0 ? ranks.size : 1);
   s.cached_tokens = batch * context;
   s.score_pairs = decode ? batch * context : batch * context * (context + 1) / 2;
+  // Rows of a model that keeps nothing of a text see those behind them as well.
+  if (e.pooled_size() > 0 && e.memory().kv_page_bytes == 0) s.score_pairs = batch * context * context;
   return s;
 }
 

@@ -49,9 +49,14 @@ Result<std::vector<std::string>> files_of(const fs::path& source) {
   std::error_code failed;
   if (!fs::is_directory(source, failed)) return checkpoint::gguf_part_paths(source.string());
   std::vector<std::string> files;
-  for (fs::directory_iterator it(source, failed), end; !failed && it != end; it.increment(failed))
+  for (fs::directory_iterator it(source, failed), end; !failed && it != end; it.increment(failed)) {
     if (it->path().extension() == ".safetensors" || it->path().extension() == ".json")
       files.push_back(it->path().string());
+    // Dense layers behind a pooling are in folders of their own (checkpoint/pooling.h).
+    std::error_code none;
+    if (const fs::path module = it->path() / "model.safetensors"; fs::exists(module, none))
+      files.push_back(module.string());
+  }
   if (failed) return invalid("{}: {}", source.string(), failed.message());
   std::sort(files.begin(), files.end());
   return files;

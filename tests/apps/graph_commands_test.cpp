@@ -308,6 +308,21 @@ TEST(GraphProfile, TheTraceAddsUp) {
     EXPECT_TRUE(holds(text.out, word)) << text.out;
 }
 
+// All rows of a text see each other: 2 layers of 6 heads of 10 numbers, 2 texts of 30 x 30 pairs, for scores and
+// outputs.
+TEST(GraphProfile, OfVectorsIsAPrompt) {
+  const std::string model = std::string(REPRISE_SOURCE_DIR) + "/tests/data/encoders/qwen2_both_sides";
+  const OrderedJson j =
+      json_of(run_binary("graph profile --json --repeat 1 --phase prefill --batch 2 --context 30 " + model));
+  double flops = 0;
+  for (const auto& op : j["ops"])
+    if (op["op"] == "segment_attention") flops = op["flops"].get<double>();
+  EXPECT_EQ(flops, 2.0 * 2 * 2 * 6 * 10 * 2 * 30 * 30);
+  const Outcome o = run_binary("graph profile --repeat 1 " + model);
+  EXPECT_EQ(o.exit_code, 1);
+  EXPECT_TRUE(holds(o.err, "allowed: prefill")) << o.err;
+}
+
 TEST(GraphProfile, StepsThatCannotBe) {
   for (const auto& [flags, words] : std::vector<std::pair<std::string, std::string>>{
            {"--batch 65", "--max-running-requests"},

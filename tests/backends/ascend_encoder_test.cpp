@@ -62,27 +62,31 @@ TEST_F(AscendEncoder, RowsAttendOverTheirSequence) {
   struct Case {
     int64_t rows, heads, size;
     std::vector<int32_t> borders;
+    int64_t kv_heads = 0;  // 0: as many
   };
   // Heads that the vendor's operator takes as they are, and others; empty sequences; rows of no sequence at the end.
   const Case cases[] = {{9, 2, 16, {0, 9}},          {20, 3, 12, {0, 7, 7, 8, 20}}, {33, 2, 20, {0, 32, 33}},
                         {12, 1, 72, {0, 5, 12, 12}}, {6, 2, 128, {0, 6}},           {7, 1, 200, {0, 3, 7}},
-                        {8, 2, 32, {0, 2, 5, 5}}};
+                        {8, 2, 32, {0, 2, 5, 5}},    {9, 6, 16, {0, 4, 9}, 2},      {10, 3, 12, {0, 10}, 1}};
   for (const DType t : kTypes)
     for (const Case& c : cases) {
       SCOPED_TRACE(fmt::format("{} rows, {} heads of {}, {}", c.rows, c.heads, c.size, dtype_name(t)));
-      const Shape shape{Dim(c.rows), Dim(c.heads), Dim(c.size)};
+      const int64_t kv_heads = c.kv_heads > 0 ? c.kv_heads : c.heads;
+      const Shape shape{Dim(c.rows), Dim(c.heads), Dim(c.size)}, keys_shape{Dim(c.rows), Dim(kv_heads), Dim(c.size)};
       Numbers q, k, v, want(static_cast<size_t>(c.rows * c.heads * c.size));
-      const AscendOperand in[] = {floats(t, shape, 1, q), floats(t, shape, 2, k), floats(t, shape, 3, v)};
+      const AscendOperand in[] = {floats(t, shape, 1, q), floats(t, keys_shape, 2, k), floats(t, keys_shape, 3, v)};
       std::vector<int32_t> ends = c.borders;
       if (ends.back() < c.rows) ends.push_back(static_cast<int32_t>(c.rows));
       for (size_t r = 0; r + 1 < ends.size(); ++r)
         for (int64_t h = 0; h < c.heads; ++h) {
           Numbers keys, values;
           const auto at = [&](int64_t row) { return static_cast<size_t>((row * c.heads + h) * c.size); };
+          const int64_t group = h / (c.heads / kv_heads);
           for (int64_t row = ends[r]; row < ends[r + 1]; ++row)
             for (size_t d = 0; d < static_cast<size_t>(c.size); ++d) {
-              keys.push_back(k[at(row) + d]);
-              values.push_back(v[at(row) + d]);
+              const size_t of_key = static_cast<size_t>((row * kv_heads + group) * c.size) + d;
+              keys.push_back(k[of_key]);
+              values.push_back(v[of_key]);
             }
           for (int64_t row = ends[r]; row < ends[r + 1]; ++row) {
             const Numbers one(q.begin() + static_cast<ptrdiff_t>(at(row)),
@@ -96,6 +100,14 @@ TEST_F(AscendEncoder, RowsAttendOverTheirSequence) {
       ASSERT_EQ(got.size(), 1u);
       expect_near(t, got[0], want, 2e-5);
     }
+}
+
+TEST_F(AscendEncoder, WindowsOnBothSidesAreRefused) {
+  const TensorType rows{DType::BF16, {Dim(3), Dim(1), Dim(16)}};
+  const auto entry =
+      chosen("segment_attention", {rows, rows, rows, {DType::I32, {Dim(2)}}}, {{"scale", 1.0}, {"window", int64_t{2}}});
+  ASSERT_FALSE(entry.is_ok());
+  EXPECT_NE(entry.status().message().find("not within a window of 2"), std::string::npos) << entry.status().message();
 }
 
 TEST_F(AscendEncoder, HeadsOfMoreNumbersThanTheOperatorTakesAreRefused) {

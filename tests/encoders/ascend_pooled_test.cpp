@@ -87,7 +87,8 @@ TEST_P(AscendPooled, EagerAndCapturedStepsGiveTheSameBits) {
 
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (const char* model : {"bert_mean", "bert_cls_old", "bert_scores", "roberta_mean", "roberta_scores"})
+  for (const char* model : {"bert_mean", "bert_cls_old", "bert_scores", "roberta_mean", "roberta_scores",
+                            "qwen2_both_sides", "bert_dense", "llama_bidirectional"})
     for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) out.push_back({model, dtype});
   // The vendor's attention over a cache has no fp32.
   for (const char* model : {"qwen3_last", "qwen3_mean", "qwen3_yes_no"})

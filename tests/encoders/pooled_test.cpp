@@ -12,6 +12,7 @@
 #include "checkpoint/safetensors.h"
 #include "sched/embedder.h"
 #include "support/pooled_goldens.h"
+#include "support/ranked_engine.h"
 #include "support/smollm2.h"
 #include "support/test_mode.h"
 #include "text/model_input.h"
@@ -28,7 +29,7 @@ using Rows = std::vector<std::vector<float>>;
 struct How {
   DType dtype = DType::F32;
   int threads = 2;
-  int64_t chunk = 256, rows = 8;
+  int64_t chunk = 256, rows = 8, context = 140;
   engine::GraphPolicy policy = engine::GraphPolicy::Auto;
   GraphMode mode = GraphMode::Piecewise;
   std::vector<std::string> passes{"all"};
@@ -48,7 +49,7 @@ Result<std::unique_ptr<engine::Engine>> open(const std::string& path, const How&
   engine::EngineOptions o;
   o.model_path = path;
   o.dtype = s.dtype;
-  o.context_length = path.find("tests/data") == std::string::npos ? 0 : 140;
+  o.context_length = path.find("tests/data") == std::string::npos ? 0 : s.context;
   o.chunked_prefill_size = s.chunk;
   o.max_running_requests = s.rows;
   o.graph.policy = s.policy;
@@ -80,9 +81,14 @@ class Pooled : public testing::TestWithParam<std::string> {
   void SetUp() override {
     goldens = testing_support::read_pooled_goldens(folder_of(GetParam()));
     ASSERT_GE(goldens.size(), 3u);
+    for (const Golden& g : goldens) context = std::max(context, static_cast<int64_t>(g.request.tokens.size()) + 9);
+  }
+  Result<std::unique_ptr<engine::Engine>> open_with(How s) const {
+    s.context = context;
+    return open(path_of(GetParam()), s);
   }
   Rows rows_with(const How& s) {
-    auto e = open(path_of(GetParam()), s);
+    auto e = open_with(s);
     EXPECT_TRUE(e.is_ok()) << e.status().message();
     if (!e.is_ok()) return {};
     auto rows = Embedder(**e).run(requests_of(goldens));
@@ -90,6 +96,7 @@ class Pooled : public testing::TestWithParam<std::string> {
     return rows.is_ok() ? std::move(*rows) : Rows();
   }
   std::vector<Golden> goldens;
+  int64_t context = 140;
 };
 
 TEST_P(Pooled, RowsAreThoseOfTheReference) {
@@ -119,7 +126,7 @@ TEST_P(Pooled, BitsAreTheSameAloneInBatchesThreadsModesAndPasses) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
     const Rows usual = rows_with({.dtype = dtype});
     ASSERT_FALSE(usual.empty());
-    auto e = open(path_of(GetParam()), {.dtype = dtype});
+    auto e = open_with({.dtype = dtype});
     ASSERT_TRUE(e.is_ok()) << e.status().message();
     Embedder one(**e);
     for (size_t i = goldens.size(); i-- > 0;) {
@@ -135,7 +142,7 @@ TEST_P(Pooled, BitsAreTheSameAloneInBatchesThreadsModesAndPasses) {
 }
 
 TEST_P(Pooled, StepsAreReplayedFromCapturedGraphs) {
-  auto e = open(path_of(GetParam()), {.policy = engine::GraphPolicy::Required, .mode = GraphMode::Whole});
+  auto e = open_with({.policy = engine::GraphPolicy::Required, .mode = GraphMode::Whole});
   ASSERT_TRUE(e.is_ok()) << e.status().message();
   ASSERT_TRUE(Embedder(**e).run(requests_of(goldens)).is_ok());
   const engine::PhaseStats& stats = (*e)->runner("prefill")->stats();
@@ -147,8 +154,9 @@ TEST_P(Pooled, StepsAreReplayedFromCapturedGraphs) {
 INSTANTIATE_TEST_SUITE_P(All, Pooled,
                          testing::Values("bert_mean", "bert_cls_old", "roberta_mean", "bert_scores", "roberta_scores",
                                          "xlm_roberta_mean", "xlm_roberta_scores", "qwen3_last", "qwen3_mean",
-                                         "qwen3_yes_no", "xlm_roberta_mean.gguf", "xlm_roberta_scores.gguf",
-                                         "qwen3_last.gguf"),
+                                         "qwen3_yes_no", "gemma3_both_sides", "qwen2_both_sides", "mistral_both_sides",
+                                         "llama_bidirectional", "bert_dense", "xlm_roberta_mean.gguf",
+                                         "xlm_roberta_scores.gguf", "qwen3_last.gguf", "gemma3_both_sides.gguf"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '.', '_');
@@ -176,10 +184,13 @@ TEST(PooledEngine, AGgufFileSaysHowRowsBecomeAVectorAndHasTheBitsOfTheFolder) {
 
 TEST(PooledEngine, AnEncoderKeepsNothingOfATextAndADecoderDoes) {
   auto encoder = open(path_of("bert_mean")), decoder = open(path_of("qwen3_last"));
-  ASSERT_TRUE(encoder.is_ok() && decoder.is_ok());
+  auto both_sides = open(path_of("qwen2_both_sides"));
+  ASSERT_TRUE(encoder.is_ok() && decoder.is_ok() && both_sides.is_ok());
   EXPECT_EQ((*encoder)->memory().kv_page_bytes, 0u);
+  EXPECT_EQ((*both_sides)->memory().kv_page_bytes, 0u);
   EXPECT_GT((*decoder)->memory().kv_page_bytes, 0u);
   EXPECT_TRUE((*encoder)->whole_prompts());
+  EXPECT_TRUE((*both_sides)->whole_prompts());
   EXPECT_FALSE((*decoder)->whole_prompts());
   EXPECT_EQ((*encoder)->pooled_size(), 60);
 }
@@ -219,6 +230,67 @@ TEST(PooledEngine, WhatCannotBePooledIsAnErrorThatNamesWhatIsAllowed) {
   EXPECT_NE(message("bert_mean", {.overrides = {"is_decoder=true"}}).find("is_decoder"), std::string::npos);
   EXPECT_NE(message("qwen3_yes_no", {.overrides = {"classifier_from_token=[\"no\",\"maybe\"]"}}).find("tokens of"),
             std::string::npos);
+}
+
+TEST(PooledEngine, RowsThatSeeBothSidesArePooledWhereNoFileSaysHow) {
+  const std::vector<std::string> bidirectional{"is_causal=false"};
+  auto decoder = open(data_of("models/llama_gqa3_tied"), {.overrides = bidirectional});
+  ASSERT_TRUE(decoder.is_ok()) << decoder.status().message();
+  EXPECT_EQ((*decoder)->pooling().kind, checkpoint::PoolKind::Last);
+  const auto& notices = (*decoder)->config().notices;
+  EXPECT_TRUE(std::any_of(notices.begin(), notices.end(), [](const std::string& n) {
+    return n.find("no file says how rows become a vector (modules.json); effective: last") != n.npos;
+  }));
+  auto first = open(path_of("qwen2_both_sides"), {.pooling = checkpoint::PoolKind::First});
+  EXPECT_TRUE(first.is_ok()) << first.status().message();
+  auto long_texts = open(path_of("qwen2_both_sides"), {.context = 0, .overrides = {"max_position_embeddings=131072"}});
+  ASSERT_TRUE(long_texts.is_ok()) << long_texts.status().message();
+  EXPECT_EQ((*long_texts)->context_length(), 8192);
+  const auto message = [&](const std::string& model, const How& s) {
+    const auto e = open(data_of(model), s);
+    return e.is_ok() ? std::string() : e.status().message();
+  };
+  EXPECT_NE(message("encoders/qwen2_both_sides", {.pooling = checkpoint::PoolKind::None}).find("gives vectors"),
+            std::string::npos);
+  EXPECT_NE(message("models/deepseek_v2_lite", {.overrides = bidirectional}).find("is_causal is false"),
+            std::string::npos);
+}
+
+TEST(PooledEngine, VectorsOfEmbeddingGemmaAreCutToItsSizes) {
+  auto e = open(path_of("gemma3_both_sides"), {.overrides = {"matryoshka_dimensions=[8,16]"}});
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_EQ((*e)->pooling().sizes, (std::vector<int64_t>{8, 16}));
+  ASSERT_EQ((*e)->pooling().dense.size(), 2u);
+  EXPECT_EQ((*e)->pooled_size(), 24);
+  // Of its sizes those remain that are smaller than the rows.
+  auto usual = open(path_of("gemma3_both_sides"));
+  ASSERT_TRUE(usual.is_ok()) << usual.status().message();
+  EXPECT_TRUE((*usual)->pooling().sizes.empty());
+  EXPECT_EQ(models::find_model("Gemma3ForCausalLM").value()->sizes_of_vectors.back(), 512);
+}
+
+TEST(PooledRanks, SeveralGiveTheBitsOfOne) {
+  for (const std::string model : {"bert_mean", "gemma3_both_sides", "qwen2_both_sides"}) {
+    const auto requests = requests_of(testing_support::read_pooled_goldens(folder_of(model)));
+    testing_support::EngineSetup s;
+    s.dtype = DType::F32;
+    s.threads = 1;
+    s.rows = 4;
+    s.context = s.chunk = 220;
+    if (model == "bert_mean") s.context = 150;
+    auto one = testing_support::open_engine(path_of(model), s);
+    ASSERT_TRUE(one.is_ok()) << one.status().message();
+    const auto expected = Embedder(**one).run(requests);
+    ASSERT_TRUE(expected.is_ok()) << expected.status().message();
+    for (const int ranks : {2, 4}) {
+      if (ranks == 4 && model == "bert_mean") continue;  // it has five heads
+      auto world = testing_support::open_ranked(path_of(model), s, ranks);
+      ASSERT_TRUE(world.is_ok()) << model << ": " << world.status().message();
+      const auto rows = Embedder((*world)->front()).run(requests);
+      ASSERT_TRUE(rows.is_ok()) << model << ": " << rows.status().message();
+      EXPECT_TRUE(same_bits(*rows, *expected)) << model << ", " << ranks << " ranks";
+    }
+  }
 }
 
 TEST(PooledEngine, ATextThatIsTooLongIsRefusedByItsPlace) {

@@ -100,6 +100,8 @@ TEST(Choices, OfSafetensorsTakeEveryCompanion) {
   const std::vector<std::string> taken{"additional_chat_templates/rag.jinja",
                                        "chat_template.json",
                                        "1_Pooling/config.json",
+                                       "2_Dense/config.json",
+                                       "2_Dense/model.safetensors",
                                        "modules.json",
                                        "preprocessor_config.json",
                                        "video_preprocessor_config.json"};
@@ -108,6 +110,7 @@ TEST(Choices, OfSafetensorsTakeEveryCompanion) {
                                       "other/chat_template.json",
                                       "Pooling/config.json",
                                       "1_Pooling/a/config.json",
+                                      "2_Dense/pytorch_model.bin",
                                       "1/config.json",
                                       "12",
                                       "",

@@ -21,12 +21,13 @@ TestTensor integers(const std::vector<double>& values, std::vector<int64_t> shap
 
 TEST(CudaEncoder, AttentionHasTheCpusBits) {
   for (DType t : kDTypes)
-    for (const auto& [heads, size] : {std::pair<int64_t, int64_t>{2, 20}, {1, 128}}) {
-      const std::vector<int64_t> shape{105, heads, size};
+    for (const auto& [heads, groups, size, window] :
+         {std::array<int64_t, 4>{2, 2, 20, 0}, {1, 1, 128, 0}, {3, 1, 136, 7}, {4, 2, 24, 33}, {1, 1, 256, 0}}) {
+      const std::vector<int64_t> query{105, heads, size}, key{105, groups, size};
       expect_equal("segment_attention",
-                   {random_tensor(t, shape, 1, -2, 2), random_tensor(t, shape, 2, -2, 2), random_tensor(t, shape, 3),
+                   {random_tensor(t, query, 1, -2, 2), random_tensor(t, key, 2, -2, 2), random_tensor(t, key, 3),
                     integers({0, 17, 17, 18, 105})},
-                   {{"scale", 0.3}}, std::string(dtype_name(t)));
+                   {{"scale", 0.3}, {"window", window}}, std::string(dtype_name(t)));
     }
 }
 
@@ -68,8 +69,10 @@ EngineSetup setup_for(bool gpu, engine::GraphPolicy policy) {
   return s;
 }
 
-constexpr const char* kModels[] = {"bert_mean",      "bert_cls_old", "bert_scores", "roberta_mean",
-                                   "roberta_scores", "qwen3_last",   "qwen3_mean",  "qwen3_yes_no"};
+constexpr const char* kModels[] = {"bert_mean",          "bert_cls_old",      "bert_scores", "roberta_mean",
+                                   "roberta_scores",     "qwen3_last",        "qwen3_mean",  "qwen3_yes_no",
+                                   "mistral_both_sides", "gemma3_both_sides", "bert_dense",  "qwen2_both_sides",
+                                   "llama_bidirectional"};
 
 // The shortest text of each, by itself and, from a captured graph, together with another.
 TEST_P(CudaSmall, EncodersGiveTheRowsOfTheReference) {

@@ -19,8 +19,9 @@ import torch
 import transformers
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import (BertConfig, BertForSequenceClassification, BertModel, Qwen3Config, Qwen3ForCausalLM, RobertaConfig,
-                          RobertaForSequenceClassification, RobertaModel, XLMRobertaConfig, XLMRobertaForSequenceClassification, XLMRobertaModel)
+from transformers import (BertConfig, BertForSequenceClassification, BertModel, Gemma3TextConfig, Gemma3TextModel, LlamaConfig, LlamaModel,
+                          MistralConfig, MistralModel, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaForSequenceClassification, RobertaModel,
+                          XLMRobertaConfig, XLMRobertaForSequenceClassification, XLMRobertaModel)
 
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
@@ -64,13 +65,13 @@ def unigram():
     return tok
 
 
-def randomise(net, seed):
+def randomise(net, seed, centre=1):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in sorted(net.named_parameters()):
             noise = torch.randn(p.shape, generator=generator)
             if p.dim() == 1:
-                p.copy_((1 + 0.2 * noise) if "norm" in name.lower() and name.endswith("weight") else 0.2 * noise)
+                p.copy_((centre + 0.2 * noise) if "norm" in name.lower() and name.endswith("weight") else 0.2 * noise)
             else:
                 p.copy_(noise * (1.0 if "embed" in name else 1.2 / p.shape[-1] ** 0.5))
     return net.float().eval()
@@ -81,8 +82,8 @@ def pool(rows, kind, normalise):
     return vector / vector.norm().clamp_min(1e-12) if normalise else vector
 
 
-def write_modules(folder, kind, normalise, **more):
-    kinds = ["Transformer", "Pooling"] + (["Normalize"] if normalise else [])
+def write_modules(folder, kind, normalise, dense=0, **more):
+    kinds = ["Transformer", "Pooling"] + ["Dense"] * dense + (["Normalize"] if normalise else [])
     modules = [{"idx": i, "name": str(i), "path": "" if i == 0 else f"{i}_{k}", "type": f"sentence_transformers.models.{k}"} for i, k in enumerate(kinds)]
     write_json(folder / "modules.json", modules)
     (folder / "1_Pooling").mkdir()
@@ -231,6 +232,83 @@ def decoders_of_vectors():
         finish(folder, tensors, golden)
 
 
+def dense_layers(seed, sizes, bias, tanh):
+    """The layers of sentence-transformers' modules Dense, and what they make of a vector."""
+    layers = [torch.nn.Linear(a, b, bias=bias) for a, b in zip(sizes, sizes[1:])]
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in layers:
+            layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) * 1.2 / layer.in_features**0.5)
+            if bias:
+                layer.bias.copy_(0.3 * torch.randn(layer.bias.shape, generator=generator))
+
+    def through(vector):
+        for layer in layers:
+            vector = torch.tanh(layer(vector)) if tanh else layer(vector)
+        return vector
+
+    return layers, through
+
+
+def write_dense(folder, layers, tanh):
+    names = {True: "torch.nn.modules.activation.Tanh", False: "torch.nn.modules.linear.Identity"}
+    for number, layer in enumerate(layers, 2):
+        module = folder / f"{number}_Dense"
+        module.mkdir()
+        write_json(module / "config.json", {"in_features": layer.in_features, "out_features": layer.out_features, "bias": layer.bias is not None,
+                                            "activation_function": names[tanh]})
+        save_file({f"linear.{k}": v.detach().numpy() for k, v in layer.state_dict().items()}, module / "model.safetensors")
+
+
+def of_both_sides():
+    """Models whose rows see those behind them: EmbeddingGemma's kind, gte-Qwen2's, whose modeling code of its own is Qwen2 without the causal mask
+    (here transformers' Qwen2 with is_causal false), NVIDIA's LlamaBidirectionalModel (here transformers' Llama with is_causal false, written with its
+    names), a Mistral with a window on both sides, and a BERT with a layer behind its pooling."""
+    gemma = Gemma3TextConfig(vocab_size=97, hidden_size=24, num_hidden_layers=7, num_attention_heads=6, num_key_value_heads=2, head_dim=12,
+                             intermediate_size=20, max_position_embeddings=256, query_pre_attn_scalar=12, sliding_window=24,
+                             use_bidirectional_attention=True, pad_token_id=None,
+                             rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                                              "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})
+    qwen = Qwen2Config(vocab_size=97, hidden_size=60, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, intermediate_size=50,
+                       max_position_embeddings=256, is_causal=False, tie_word_embeddings=True, pad_token_id=None)
+    mistral = MistralConfig(vocab_size=97, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=14,
+                            intermediate_size=30, max_position_embeddings=256, sliding_window=20, is_causal=False, pad_token_id=None)
+    llama = LlamaConfig(vocab_size=97, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=30,
+                        max_position_embeddings=256, is_causal=False, pad_token_id=None)
+    bert = BertConfig(vocab_size=97, hidden_size=60, num_hidden_layers=1, num_attention_heads=5, intermediate_size=70, max_position_embeddings=160)
+    specs = [("gemma3_both_sides", Gemma3TextModel, gemma, "mean", True, 0, (1, 7, 131, 203), (24, 40, 24), False),
+             ("qwen2_both_sides", Qwen2ForCausalLM, qwen, "lasttoken", True, 1, LENGTHS, None, False),
+             ("mistral_both_sides", MistralModel, mistral, "mean", False, 1, LENGTHS[1:], None, False),
+             ("llama_bidirectional", LlamaModel, llama, "mean", True, 1, LENGTHS[1:], None, False),
+             ("bert_dense", BertModel, bert, "cls", False, 1, LENGTHS[1:], (60, 37), True)]
+    for seed, (name, cls, config, kind, normalise, centre, lengths, sizes, tanh) in enumerate(specs):
+        config.architectures = [cls.__name__]
+        config.dtype = "float32"
+        config._attn_implementation = "eager"
+        net = randomise(cls(config), 400 + seed, centre)
+        layers, through = dense_layers(450 + seed, sizes or (), bias=tanh, tanh=tanh)
+        written = config.to_dict()
+        if name == "llama_bidirectional":
+            del written["is_causal"]
+            written |= {"architectures": ["LlamaBidirectionalModel"], "model_type": "llama_bidirec", "pooling": "avg", "temperature": 1.0}
+        folder = start(name, written)
+        rng = np.random.default_rng(120 + seed)
+        golden = {}
+        body = net.model if name.startswith("qwen") else net
+        with torch.no_grad():
+            for n in lengths:
+                ids = tokens_of(rng, n, config.vocab_size)
+                rows = body(input_ids=torch.tensor(ids[None].astype(np.int64))).last_hidden_state[0]
+                vector = through(pool(rows, kind, False))
+                golden[f"tokens.{n}"] = ids
+                golden[f"pooled.{n}"] = (vector / vector.norm() if normalise else vector).numpy()
+        if name != "llama_bidirectional":
+            write_modules(folder, kind, normalise, dense=len(layers))
+        write_dense(folder, layers, tanh)
+        tensors = {k: v for k, v in state(net, lambda k: k.removeprefix("model.")).items() if not k.startswith("lm_head")}
+        finish(folder, tensors, golden)
+
+
 def minilm(folder):
     """The published model, from a folder that `reprise pull minilm` stored."""
     tok = Tokenizer.from_file(f"{folder}/tokenizer.json")
@@ -251,6 +329,7 @@ def main():
     embedders()
     scorers()
     decoders_of_vectors()
+    of_both_sides()
     if len(sys.argv) > 1:
         minilm(sys.argv[1])
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models of tests/data/encoders as GGUF files, those of XLM-RoBERTa with a unigram tokenizer in their metadata.
 
-Writes tests/data/gguf/<name>.gguf for two models of XLM-RoBERTa, which give vectors and scores, and for two of Qwen3.
+Writes tests/data/gguf/<name>.gguf for two models of XLM-RoBERTa, which give vectors and scores, for two of Qwen3, and for EmbeddingGemma's kind.
 Of the first two it writes <name>.json, too: texts or pairs with the ids of HF tokenizers and what HF transformers makes of them in
 fp32. The golden.safetensors of tests/data/encoders hold for the files as well. Names and metadata are those of BertModel and XLMRobertaModel of llama.cpp's conversion/bert.py: the unused rows of
 the table of positions are cut off, of the pooler there is nothing, all of a classifier is kept. Matrices stay in fp32.
@@ -103,7 +103,38 @@ def write_decoder(name, pooling, answers=None):
     finish(w, name)
 
 
+def write_embedding_gemma(name):
+    """Without a tokenizer. The window is that of config.json, norms hold 1 + weight, and the modules Dense are there (EmbeddingGemma of
+    conversion/gemma.py with --sentence-transformers-dense-modules)."""
+    folder = DATA / "encoders" / name
+    config = json.loads((folder / "config.json").read_text())
+    w = gguf.GGUFWriter(OUT / f"{name}.gguf", "gemma-embedding")
+    w.add_block_count(config["num_hidden_layers"])
+    w.add_context_length(config["max_position_embeddings"])
+    w.add_embedding_length(config["hidden_size"])
+    w.add_feed_forward_length(config["intermediate_size"])
+    w.add_head_count(config["num_attention_heads"])
+    w.add_head_count_kv(config["num_key_value_heads"])
+    w.add_key_length(config["head_dim"])
+    w.add_value_length(config["head_dim"])
+    w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    w.add_rope_freq_base(config["rope_parameters"]["full_attention"]["rope_theta"])
+    w.add_sliding_window(config["sliding_window"])
+    w.add_pooling_type(gguf.PoolingType.MEAN)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GEMMA_EMBEDDING, config["num_hidden_layers"])
+    for key, data in load_file(folder / "model.safetensors").items():
+        module, leaf = f"model.{key}".rsplit(".", 1)
+        shift = np.float32(1 if module.endswith("norm") else 0)
+        w.add_tensor(f"{names.get_name(module)}.{leaf}", np.ascontiguousarray(data + shift, np.float32))
+    for number in (2, 3):
+        data = load_file(folder / f"{number}_Dense/model.safetensors")["linear.weight"]
+        w.add_dense_features_dims(f"dense_{number}", data.shape[1], data.shape[0])
+        w.add_tensor(f"{names.get_name(f'dense_{number}_out')}.weight", data)
+    finish(w, name)
+
+
 def main():
+    write_embedding_gemma("gemma3_both_sides")
     write_decoder("qwen3_last", gguf.PoolingType.LAST)
     folder = DATA / "encoders/qwen3_yes_no"
     words = json.loads((folder / "config.json").read_text())["classifier_from_token"]

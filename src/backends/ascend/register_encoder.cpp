@@ -46,32 +46,36 @@ Status attend_segments(const SegmentAttentionArgs& a, const std::array<const voi
                        std::span<const int64_t> ends, Launch& l) {
   static char layout[] = "TND";
   const int64_t t = ends.back();
-  const auto rows = [&](const void* data) { return l.tensor(data, a.type, {t, a.heads, size}); };
+  const auto rows = [&](const void* data, int64_t heads) { return l.tensor(data, a.type, {t, heads, size}); };
   const auto sums = [&] {
     return l.tensor(l.scratch(static_cast<size_t>(t * a.heads * 8) * sizeof(float)), DType::F32, {t, a.heads, 8});
   };
-  return l.run(l.ops().segment_attention, rows(qkv[0]), rows(qkv[1]), rows(qkv[2]), nullptr, nullptr, nullptr, nullptr,
-               nullptr, l.integers(ends), l.integers(ends), a.scale, 1.0, kFarthest, kFarthest, a.heads, layout, 0, 0,
-               sums(), sums(), nullptr, rows(out));
+  return l.run(l.ops().segment_attention, rows(qkv[0], a.heads), rows(qkv[1], a.kv_heads), rows(qkv[2], a.kv_heads),
+               nullptr, nullptr, nullptr, nullptr, nullptr, l.integers(ends), l.integers(ends), a.scale, 1.0, kFarthest,
+               kFarthest, a.heads, layout, 0, 0, sums(), sums(), nullptr, rows(out, a.heads));
 }
 
 Status attend_rows(const SegmentAttentionArgs& a, std::span<const int64_t> ends, Launch& l) {
   const int64_t t = ends.back(), d = a.size, wide = even_head(d);
   if (wide == d) return attend_segments(a, {a.q.data, a.k.data, a.v.data}, a.out.data, d, ends, l);
-  const size_t bytes = static_cast<size_t>(t * a.heads * wide) * size_of(a.type);
-  const int64_t all = t * a.heads * wide;
+  const auto scratch = [&](int64_t heads) {
+    return l.scratch(static_cast<size_t>(t * heads * wide) * size_of(a.type));
+  };
+  // The heads of a tensor of wider ones.
+  const auto part = [&](void* of, int64_t heads) {
+    return l.view(of, a.type, {t, heads, d}, {heads * wide, wide, 1}, 0, t * heads * wide);
+  };
   std::array<const void*, 3> qkv{a.q.data, a.k.data, a.v.data};
-  for (const void*& x : qkv) {
-    void* even = l.scratch(bytes);
-    RETURN_IF_ERROR(l.run(l.ops().zero, l.tensor(even, a.type, {t, a.heads, wide})));
-    RETURN_IF_ERROR(l.run(l.ops().copy, l.view(even, a.type, {t, a.heads, d}, {a.heads * wide, wide, 1}, 0, all),
-                          l.tensor(x, a.type, {t, a.heads, d})));
-    x = even;
+  for (size_t i = 0; i < qkv.size(); ++i) {
+    const int64_t heads = i == 0 ? a.heads : a.kv_heads;
+    void* even = scratch(heads);
+    RETURN_IF_ERROR(l.run(l.ops().zero, l.tensor(even, a.type, {t, heads, wide})));
+    RETURN_IF_ERROR(l.run(l.ops().copy, part(even, heads), l.tensor(qkv[i], a.type, {t, heads, d})));
+    qkv[i] = even;
   }
-  void* out = l.scratch(bytes);
+  void* out = scratch(a.heads);
   RETURN_IF_ERROR(attend_segments(a, qkv, out, wide, ends, l));
-  return l.run(l.ops().copy, l.tensor(a.out, a.type, {t, a.heads, d}),
-               l.view(out, a.type, {t, a.heads, d}, {a.heads * wide, wide, 1}, 0, all));
+  return l.run(l.ops().copy, l.tensor(a.out, a.type, {t, a.heads, d}), part(out, a.heads));
 }
 
 Status segment_attention(const SegmentAttentionArgs& a, Launch& l) {
@@ -83,6 +87,14 @@ Status segment_attention(const SegmentAttentionArgs& a, Launch& l) {
   RETURN_IF_ERROR(attend_rows(a, most_segments(1, t), l));
   // More sequences are more work for the cores side by side, which takes more workspace.
   return l.at_bounds() ? attend_rows(a, most_segments(borders - 1, t), l) : Status::ok();
+}
+
+// The vendor's operator takes a window with a mask of 2048 x 2048 beside it, which no launch here makes.
+Status accepts_segments(const OpCall& c) {
+  RETURN_IF_ERROR(want_constant_rows(c));
+  if (c.attrs->integer("window") == 0) return Status::ok();
+  return error(Code::Unsupported, "attends to all rows of a sequence, not within a window of {}",
+               c.attrs->integer("window"));
 }
 
 // The first row of the sequence that holds row `at`; the row itself where it belongs to none.
@@ -157,7 +169,7 @@ void register_encoder(KernelRegistry& kernels, const std::shared_ptr<Context>& c
           std::fill_n(static_cast<float*>(to), width, static_cast<float>(1 / std::sqrt(static_cast<double>(width))));
         });
   };
-  add(kernels, context, {"segment_attention", kernel<segment_attention>, {}, want_constant_rows, {3}});
+  add(kernels, context, {"segment_attention", kernel<segment_attention>, {}, accepts_segments, {3}});
   add(kernels, context, {"pool_rows", kernel<pool_last>, {}, accepts_last});
   add(kernels, context, {"pool_rows", kernel<pool_each>, {}, want_constant_rows, {1, 2}, ".each", 50});
   add(kernels, context, {"widen", kernel<widen_rows>, {}, want_constant_rows});

@@ -9,7 +9,9 @@ void SegmentAttentionArgs::fill(const OpCall& c) {
   const Shape& q = c.in[0].shape;
   tokens = q[0];
   heads = q[1].factor;
+  kv_heads = c.in[1].shape[1].factor;
   size = q[2].factor;
+  window = c.attrs->integer("window");
   borders = c.in[3].shape[0];
   scale = c.attrs->number("scale");
   type = c.in[0].dtype;

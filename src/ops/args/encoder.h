@@ -8,12 +8,13 @@ namespace reprise {
 struct OpCall;
 enum class DType : uint8_t;
 
-// Attention of rows over all rows of their sequence. `borders`: numbers of cu_seqlens, one more than sequences.
+// Attention of rows over the rows of their sequence: all of them where `window` is 0, else those less than so many rows
+// away. `borders`: numbers of cu_seqlens, one more than sequences.
 struct SegmentAttentionArgs {
   In q, k, v, cu_seqlens;
   Out out;
   Dim tokens, borders;
-  int64_t heads, size;
+  int64_t heads, kv_heads, size, window;
   double scale;
   DType type;
 

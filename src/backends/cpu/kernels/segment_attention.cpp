@@ -1,5 +1,6 @@
 // Attention over the rows of a sequence, without a cache. A score is one chain of sums over the numbers of a head, a
-// result one chain over the keys, and a row's weights are summed lane by lane: all depend on the sequence alone.
+// result one chain over the keys, and a row's weights are summed lane by lane: all depend on the sequence alone. Keys
+// outside a window have the weight 0, so that it makes no difference which of them a tile of queries goes over.
 #include "backends/cpu/kernels/define.h"
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/exp.h"
@@ -33,9 +34,15 @@ struct Segment {
         scores(v + SegmentShape(bound, size).value_floats()),
         q(scores + kSegmentQueries * SegmentShape(bound, size).columns) {}
 
-  // The keys, rounded up to whole tiles.
-  int64_t used_columns() const {
-    return (keys + 16 * kSegmentVectors - 1) / (16 * kSegmentVectors) * (16 * kSegmentVectors);
+  // The keys before column `end`, rounded up to whole tiles.
+  static int64_t tile_columns(int64_t end) {
+    return (end + 16 * kSegmentVectors - 1) / (16 * kSegmentVectors) * (16 * kSegmentVectors);
+  }
+  int64_t used_columns() const { return tile_columns(keys); }
+  // The keys that rows [first, last] of the sequence see.
+  Range seen(int64_t first, int64_t last, int64_t window) const {
+    if (window == 0) return {0, keys};
+    return {first < window ? 0 : first - window + 1, keys - last < window ? keys : last + window};
   }
 
   int64_t keys, size;
@@ -104,10 +111,10 @@ inline __attribute__((always_inline)) void multiply_segment(const float* left, i
   }
 }
 
-// Scores of kSegmentTile queries with all keys.
-void score(const Segment& s, float scale) {
+// Scores of kSegmentTile queries with the keys of whole tiles [begin, end).
+void score(const Segment& s, int64_t begin, int64_t end, float scale) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
-  for (int64_t j = 0; j < s.used_columns(); j += 16 * kSegmentVectors) {
+  for (int64_t j = begin; j < end; j += 16 * kSegmentVectors) {
     const float* key = s.k + j / kSegmentPanel * width * kSegmentPanel + j % kSegmentPanel;
     F32x16 sum[kSegmentTile][kSegmentVectors];
     multiply_segment(s.q, width, key, kSegmentPanel, s.size, sum);
@@ -118,30 +125,30 @@ void score(const Segment& s, float scale) {
   }
 }
 
-// Scores become weights; 1 / their sum.
-float weigh(float* scores, int64_t keys) {
+// Scores of the keys of whole tiles [begin, end) become weights, which are 0 but for those `seen`; 1 / their sum.
+float weigh(float* scores, int64_t begin, int64_t end, Range seen) {
+  for (int64_t j = begin; j < seen.begin; ++j) scores[j] = -__builtin_inff();
+  for (int64_t j = seen.end; j < end; ++j) scores[j] = -__builtin_inff();
   F32x16 top = splat(-__builtin_inff());
-  each_sixteen(keys, [&](int64_t j, int64_t n) {
-    F32x16 v = load(scores + j);
-    for (int64_t i = n; i < 16; ++i) v[i] = -__builtin_inff();
-    top = larger(v, top);
-  });
+  for (int64_t j = begin; j < end; j += 16) top = larger(load(scores + j), top);
   const float most = reduce_max(top);
   F32x16 sum = zero();
-  each_sixteen(keys, [&](int64_t j, int64_t n) {
-    F32x16 v = exp_bounded(load(scores + j) - most);
-    for (int64_t i = n; i < 16; ++i) v[i] = 0;
+  for (int64_t j = begin; j < end; j += 16) {
+    const F32x16 v = exp_bounded(load(scores + j) - most);
     store(scores + j, v);
     sum += v;
-  });
+  }
   return 1.0f / reduce_add(sum);
 }
 
-// Columns [d, d + 16 kSegmentAcross) of the results of kSegmentTile queries, of which `rows` are there.
+// Columns [d, d + 16 kSegmentAcross) of the results of kSegmentTile queries, of which `rows` are there, over the keys
+// `seen` by any of them.
 template <typename E, int kSegmentAcross>
-void gather(const Segment& s, int64_t d, const float* factor, typename E::Type* out, int64_t stride, int64_t rows) {
+void gather(const Segment& s, Range seen, int64_t d, const float* factor, typename E::Type* out, int64_t stride,
+            int64_t rows) {
   F32x16 sum[kSegmentTile][kSegmentAcross];
-  multiply_segment(s.scores, s.shape.columns, s.v + d, s.shape.width, s.keys, sum);
+  multiply_segment(s.scores + seen.begin, s.shape.columns, s.v + seen.begin * s.shape.width + d, s.shape.width,
+                   seen.end - seen.begin, sum);
 #pragma GCC unroll 8
   for (int i = 0; i < kSegmentTile; ++i)
 #pragma GCC unroll 2
@@ -154,7 +161,7 @@ void gather(const Segment& s, int64_t d, const float* factor, typename E::Type* 
 // Queries [begin, end) of the sequence, which are rows `stride` apart.
 template <typename E>
 void attend(const Segment& s, const typename E::Type* q, typename E::Type* out, int64_t stride, int64_t begin,
-            int64_t end, float scale) {
+            int64_t end, int64_t window, float scale) {
   const int64_t columns = s.shape.columns, width = s.shape.width;
   for (int64_t first = begin; first < end; first += kSegmentTile) {
     const int64_t rows = end - first < kSegmentTile ? end - first : kSegmentTile;
@@ -163,14 +170,17 @@ void attend(const Segment& s, const typename E::Type* q, typename E::Type* out, 
       const int64_t row = first + (i < rows ? i : rows - 1);  // a row that is there, computed once more
       widen_row<E>(q + row * stride, s.q + i * width, s.size, width);
     }
-    score(s, scale);
-    for (int64_t i = 0; i < rows; ++i) factor[i] = weigh(s.scores + i * columns, s.keys);
+    const Range any = s.seen(first, first + rows - 1, window);
+    const int64_t from = any.begin / kSegmentPanel * kSegmentPanel, to_end = Segment::tile_columns(any.end);
+    score(s, from, to_end, scale);
+    for (int64_t i = 0; i < rows; ++i)
+      factor[i] = weigh(s.scores + i * columns, from, to_end, s.seen(first + i, first + i, window));
     typename E::Type* to = out + first * stride;
     int64_t d = 0;
     for (; d + 16 * kSegmentVectors <= width; d += 16 * kSegmentVectors)
-      gather<E, kSegmentVectors>(s, d, factor, to, stride, rows);
+      gather<E, kSegmentVectors>(s, any, d, factor, to, stride, rows);
     if constexpr (kSegmentVectors > 1)
-      if (d < width) gather<E, 1>(s, d, factor, to, stride, rows);
+      if (d < width) gather<E, 1>(s, any, d, factor, to, stride, rows);
   }
 }
 
@@ -181,6 +191,7 @@ void segments(const SegmentAttentionArgs& a, const Launch& l) {
   T* out = a.out;
   const int32_t* border = a.cu_seqlens;
   const int64_t sequences = l.size(a.borders) - 1, stride = a.heads * a.size, bound = l.size(a.tokens);
+  const int64_t kv_stride = a.kv_heads * a.size, each = a.heads / a.kv_heads;
   float* scratch = l.scratch<float>(SegmentShape(bound, a.size).thread_floats() * static_cast<int64_t>(sizeof(float)));
   int64_t units = 0;
   for (int64_t r = 0; r < sequences; ++r) units += (border[r + 1] - border[r] + kBlock - 1) / kBlock * a.heads;
@@ -193,13 +204,15 @@ void segments(const SegmentAttentionArgs& a, const Launch& l) {
       continue;
     }
     const Segment s(scratch, bound, keys, a.size);
+    int64_t packed = -1;  // the head of keys and values that the scratch memory has
     for (int64_t h = 0; h < a.heads && unit < mine.end; ++h, unit += blocks) {
       if (unit + blocks <= mine.begin) continue;
-      const int64_t at = border[r] * stride + h * a.size;
-      pack<E>(k + at, v + at, stride, s);
+      const int64_t at = border[r] * stride + h * a.size, kv_at = border[r] * kv_stride + h / each * a.size;
+      if (h / each != packed) pack<E>(k + kv_at, v + kv_at, kv_stride, s);
+      packed = h / each;
       const int64_t from = mine.begin > unit ? mine.begin - unit : 0;
       const int64_t to = mine.end - unit < blocks ? mine.end - unit : blocks;
-      attend<E>(s, q + at, out + at, stride, from * kBlock, to * kBlock < keys ? to * kBlock : keys,
+      attend<E>(s, q + at, out + at, stride, from * kBlock, to * kBlock < keys ? to * kBlock : keys, a.window,
                 static_cast<float>(a.scale));
     }
   }

@@ -11,8 +11,10 @@ namespace reprise::cuda {
 
 // A block has kQueries queries of one head of one sequence, eight threads each, and goes over the keys twice: for the
 // largest score, and then for weights and outputs. Thread i of a query's eight has keys i, i + 8, ... of a tile, in two
-// of sixteen partial sums of weights, and columns i, i + 8, ... of the output.
-template <class E>
+// of sixteen partial sums of weights, and columns i, i + 8, ... of the output, of kMostSize in all. With a window it
+// goes over those keys alone that one of its queries sees, from a multiple of sixteen on; keys that a query does not
+// see have the weight 0.
+template <class E, int kMostSize>
 struct SegmentAttention {
   static constexpr int kQueries = 16, kKeys = 64;
   static constexpr int kThreads = kQueries * 8, kBlocks = 1;
@@ -22,7 +24,7 @@ struct SegmentAttention {
   const T* v;
   T* out;
   Groups sequences;
-  int64_t heads, size;
+  int64_t heads, kv_heads, size, window;
   float scale;
 
   // Queries, keys or values of a tile, weights.
@@ -30,18 +32,19 @@ struct SegmentAttention {
     return static_cast<size_t>(kQueries * (size + 1) + kKeys * (size + 1) + kQueries * kKeys) * sizeof(float);
   }
 
-  // Rows of a head from row `from` on, as floats that lie size + 1 apart.
+  // Rows of one of `of` heads from row `from` on, as floats that lie size + 1 apart.
   template <class L>
-  DEV void load(L& lane, float* to, const T* x, int64_t from, int64_t rows) const {
+  DEV void load(L& lane, float* to, const T* x, int64_t of, int64_t from, int64_t rows) const {
     const int width = static_cast<int>(size);
     for (int i = lane.thread(); i < rows * width; i += kThreads) {
       const int row = i / width, d = i % width;
-      to[row * (width + 1) + d] = E::load(x[((from + row) * heads) * size + d]);
+      to[row * (width + 1) + d] = E::load(x[((from + row) * of) * size + d]);
     }
   }
 
-  // The scores of a thread's keys, of which `left` are there in all.
-  DEV void score(const float* query, const float* keys, int me, int64_t left, float (&s)[kKeys / 8]) const {
+  // The scores of a thread's keys, of which the query sees those from `seen_from` to `seen_to`.
+  DEV void score(const float* query, const float* keys, int me, int64_t seen_from, int64_t seen_to,
+                 float (&s)[kKeys / 8]) const {
     UNROLL
     for (int i = 0; i < kKeys / 8; ++i) s[i] = 0;
     for (int64_t d = 0; d < size; ++d) {
@@ -50,7 +53,10 @@ struct SegmentAttention {
       for (int i = 0; i < kKeys / 8; ++i) s[i] = fma(x, keys[(me + i * 8) * (size + 1) + d], s[i]);
     }
     UNROLL
-    for (int i = 0; i < kKeys / 8; ++i) s[i] = me + i * 8 < left ? s[i] * scale : -__builtin_huge_valf();
+    for (int i = 0; i < kKeys / 8; ++i) {
+      const bool seen = me + i * 8 >= seen_from && me + i * 8 < seen_to;
+      s[i] = seen ? s[i] * scale : -__builtin_huge_valf();
+    }
   }
 
   template <class L>
@@ -65,18 +71,27 @@ struct SegmentAttention {
       for (int64_t d = me; d < size && exists; d += 8) to[d] = E::store(0.0f);
       return;
     }
-    const int64_t begin = sequences.starts[of.group], end = of.last;
+    const int64_t start = sequences.starts[of.group], mine_at = of.first + (exists ? query : 0),
+                  kv_head = head / (heads / kv_heads);
+    // What the first and the last query of the block see, and what this one does.
+    int64_t begin = start, end = of.last, from = start, to_key = of.last;
+    if (window > 0) {
+      begin = start + greater<int64_t>(0, of.first - window + 1 - start) / 16 * 16;
+      end = smaller(end, of.first + rows - 1 + window);
+      from = greater(start, mine_at - window + 1);
+      to_key = smaller(to_key, mine_at + window);
+    }
     auto* queries = reinterpret_cast<float*>(lane.shared());
     float* tile = queries + kQueries * (size + 1);
     float* weights = tile + kKeys * (size + 1);
     const float* mine = queries + (exists ? query : 0) * (size + 1);
-    load(lane, queries, q + head * size, of.first, rows);
+    load(lane, queries, q + head * size, heads, of.first, rows);
     float top = -__builtin_huge_valf(), s[kKeys / 8];
     for (int64_t key = begin; key < end; key += kKeys) {
       lane.sync();
-      load(lane, tile, k + head * size, key, smaller<int64_t>(kKeys, end - key));
+      load(lane, tile, k + kv_head * size, kv_heads, key, smaller<int64_t>(kKeys, end - key));
       lane.sync();
-      score(mine, tile, me, end - key, s);
+      score(mine, tile, me, from - key, to_key - key, s);
       UNROLL
       for (int i = 0; i < kKeys / 8; ++i) top = s[i] > top ? s[i] : top;
     }
@@ -85,28 +100,29 @@ struct SegmentAttention {
       const float other = lane.shuffle_xor(top, mask);
       top = other > top ? other : top;
     }
-    float sums[2] = {0, 0}, o[kMostSegmentHead / 8];
+    float sums[2] = {0, 0}, o[kMostSize / 8];
     UNROLL
-    for (int c = 0; c < kMostSegmentHead / 8; ++c) o[c] = 0;
+    for (int c = 0; c < kMostSize / 8; ++c) o[c] = 0;
     for (int64_t key = begin; key < end; key += kKeys) {
       const int keys = static_cast<int>(smaller<int64_t>(kKeys, end - key));
       lane.sync();
-      load(lane, tile, k + head * size, key, keys);
+      load(lane, tile, k + kv_head * size, kv_heads, key, keys);
       lane.sync();
-      score(mine, tile, me, keys, s);
+      score(mine, tile, me, from - key, to_key - key, s);
       UNROLL
       for (int i = 0; i < kKeys / 8; ++i) {
-        const float w = me + i * 8 < keys ? exp_bounded(s[i] - top) : 0.0f;
+        const bool seen = me + i * 8 >= from - key && me + i * 8 < to_key - key;
+        const float w = seen ? exp_bounded(s[i] - top) : 0.0f;
         sums[i % 2] = sums[i % 2] + w;
         weights[query * kKeys + me + i * 8] = w;
       }
       lane.sync();
-      load(lane, tile, v + head * size, key, keys);
+      load(lane, tile, v + kv_head * size, kv_heads, key, keys);
       lane.sync();
       for (int j = 0; j < keys; ++j) {
         const float w = weights[query * kKeys + j];
         UNROLL
-        for (int c = 0; c < kMostSegmentHead / 8; ++c)
+        for (int c = 0; c < kMostSize / 8; ++c)
           if (me + c * 8 < size) o[c] = fma(w, tile[j * (size + 1) + me + c * 8], o[c]);
       }
     }
@@ -115,7 +131,7 @@ struct SegmentAttention {
     for (int mask = 4; mask > 0; mask >>= 1) sum = sum + lane.shuffle_xor(sum, mask);
     const float factor = divide(1.0f, sum);
     UNROLL
-    for (int c = 0; c < kMostSegmentHead / 8; ++c)
+    for (int c = 0; c < kMostSize / 8; ++c)
       if (exists && me + c * 8 < size) to[me + c * 8] = E::store(o[c] * factor);
   }
 };
@@ -173,13 +189,19 @@ struct UnitRows {
   }
 };
 
-template <class E, class L>
-void run_segment_attention(const SegmentAttentionArgs& a, L& launch) {
-  using K = SegmentAttention<E>;
+template <class E, int kMostSize, class L>
+void run_segments(const SegmentAttentionArgs& a, L& launch) {
+  using K = SegmentAttention<E, kMostSize>;
   const Groups sequences{a.cu_seqlens, launch.size(a.borders) - 1, launch.size(a.tokens)};
   launch.run(a.heads, K::kThreads, K::shared_bytes(a.size),
-             K{a.q, a.k, a.v, a.out, sequences, a.heads, a.size, static_cast<float>(a.scale)},
+             K{a.q, a.k, a.v, a.out, sequences, a.heads, a.kv_heads, a.size, a.window, static_cast<float>(a.scale)},
              sequences.most_tiles(K::kQueries));
+}
+
+template <class E, class L>
+void run_segment_attention(const SegmentAttentionArgs& a, L& launch) {
+  if (a.size <= kUsualSegmentHead) return run_segments<E, kUsualSegmentHead>(a, launch);
+  run_segments<E, kMostSegmentHead>(a, launch);
 }
 
 template <class E, class L>

@@ -3,6 +3,6 @@
 
 namespace reprise::cuda {
 
-constexpr int kMostSegmentHead = 128;  // numbers of a head
+constexpr int kUsualSegmentHead = 128, kMostSegmentHead = 256;  // numbers of a head
 
 }  // namespace reprise::cuda
