@@ -33,25 +33,25 @@ struct RowSizes {
   const char *op, *name, *place;
   int64_t width, each = 1;
 };
-constexpr RowSizes kRows[] = {{"gelu_tanh", "Gemma-2-2B", "mlp", 9216},
-                              {"relu_squared", "Nemotron-Nano-9B-v2", "mlp", 15680},
-                              {"relu_squared", kToy, "", 256},
-                              {"swiglu_clamped", "gpt-oss-20b", "experts", 2880, 4},
-                              {"swiglu_clamped", kToy, "", 64, 2},
-                              {"scale", "Granite-3.3-2B", "embeddings", 2048},
-                              {"scale", kToy, "", 128},
-                              {"softcap", "Gemma-2-2B", "logits", 256000},
-                              {"softcap", kToy, "", 2048},
-                              {"scale_rows", "Ministral-3-3B", "queries", 4096},
-                              {"scale_rows", kToy, "", 128},
-                              {"layer_norm", "StarCoder2-3B", "with bias", 3072},
-                              {"layer_norm", "Command-R7B", "without bias", 4096},
-                              {"rms_norm_centred", "Gemma-2-2B", "", 2304},
-                              {"rms_norm_centred", kToy, "", 128},
-                              {"pool_rows", "MiniLM-L6", "mean", 384},
-                              {"pool_rows", kToy, "mean", 128},
-                              {"index_select", "Qwen3-VL-4B", "rows of images", 2560},
-                              {"index_select", kToy, "", 128}};
+constexpr RowSizes kRowOps[] = {{"gelu_tanh", "Gemma-2-2B", "mlp", 9216},
+                                {"relu_squared", "Nemotron-Nano-9B-v2", "mlp", 15680},
+                                {"relu_squared", kToy, "", 256},
+                                {"swiglu_clamped", "gpt-oss-20b", "experts", 2880, 4},
+                                {"swiglu_clamped", kToy, "", 64, 2},
+                                {"scale", "Granite-3.3-2B", "embeddings", 2048},
+                                {"scale", kToy, "", 128},
+                                {"softcap", "Gemma-2-2B", "logits", 256000},
+                                {"softcap", kToy, "", 2048},
+                                {"scale_rows", "Ministral-3-3B", "queries", 4096},
+                                {"scale_rows", kToy, "", 128},
+                                {"layer_norm", "StarCoder2-3B", "with bias", 3072},
+                                {"layer_norm", "Command-R7B", "without bias", 4096},
+                                {"rms_norm_centred", "Gemma-2-2B", "", 2304},
+                                {"rms_norm_centred", kToy, "", 128},
+                                {"pool_rows", "MiniLM-L6", "mean", 384},
+                                {"pool_rows", kToy, "mean", 128},
+                                {"index_select", "Qwen3-VL-4B", "rows of images", 2560},
+                                {"index_select", kToy, "", 128}};
 
 // Numbers of a head that turn: so many of its first ones.
 struct TurnSizes {
@@ -76,8 +76,8 @@ struct BlockExperts {
 };
 constexpr BlockExperts kBlockExperts[] = {{"gpt-oss-20b", 2880, 32, 4, 2880}, {kToy, 128, 8, 2, 64}};
 
-TensorType rows(DType dtype, int64_t each, int64_t width) { return {dtype, {Dim(each, kCaseTokens), Dim(width)}}; }
-TensorType vector(DType dtype, int64_t width) { return {dtype, {Dim(width)}}; }
+TensorType row_type(DType dtype, int64_t each, int64_t width) { return {dtype, {Dim(each, kCaseTokens), Dim(width)}}; }
+TensorType number_type(DType dtype, int64_t width) { return {dtype, {Dim(width)}}; }
 const TensorType kPerToken{DType::I32, {Dim(1, kCaseTokens)}};
 
 OpCase case_of(const std::string& op, const char* model, std::string detail, int64_t max_tokens, bool one = true) {
@@ -108,7 +108,7 @@ OpCase attention(const AttentionSizes& m, int64_t max_tokens, bool one) {
           {DType::I32, {sequences, Dim(pages)}},
           {DType::I32, {sequences}},
           {DType::I32, {borders}}};
-  if (m.sinks) c.in.push_back(vector(DType::F32, m.heads));
+  if (m.sinks) c.in.push_back(number_type(DType::F32, m.heads));
   c.attrs = {{"scale", 1 / std::sqrt(static_cast<double>(m.head_size))}, {"window", m.window}, {"softcap", m.cap}};
   return c;
 }
@@ -116,7 +116,7 @@ OpCase attention(const AttentionSizes& m, int64_t max_tokens, bool one) {
 OpCase of_rows(const RowSizes& m, int64_t max_tokens) {
   OpCase c = case_of(m.op, m.name, m.place, max_tokens);
   const std::string op = m.op;
-  const TensorType x = rows(kCaseDtype, m.each, m.width), number = vector(kCaseDtype, m.width);
+  const TensorType x = row_type(kCaseDtype, m.each, m.width), number = number_type(kCaseDtype, m.width);
   c.in = {x};
   if (op == "swiglu_clamped") {
     c.in = {x, x};
@@ -124,10 +124,10 @@ OpCase of_rows(const RowSizes& m, int64_t max_tokens) {
   } else if (op == "scale") {
     c.attrs = {{"by", 12.0}};
   } else if (op == "softcap") {  // logits are in fp32 whatever the model is in
-    c.in = {rows(DType::F32, 1, m.width)};
+    c.in = {row_type(DType::F32, 1, m.width)};
     c.attrs = {{"cap", 30.0}};
   } else if (op == "scale_rows") {
-    c.in.push_back(rows(DType::F32, 1, 1));
+    c.in.push_back(row_type(DType::F32, 1, 1));
   } else if (op == "layer_norm") {
     c.in.push_back(number);
     if (std::string_view(m.place) == "with bias") c.in.push_back(number);
@@ -147,7 +147,7 @@ OpCase of_rows(const RowSizes& m, int64_t max_tokens) {
 
 OpCase turn(const TurnSizes& m, int64_t max_tokens) {
   OpCase c = case_of("rope", m.name, fmt::format("{} heads, {}", m.heads, m.detail), max_tokens);
-  c.in = {{kCaseDtype, {Dim(1, kCaseTokens), Dim(m.heads), Dim(m.head_size)}}, rows(DType::F32, 1, m.turned)};
+  c.in = {{kCaseDtype, {Dim(1, kCaseTokens), Dim(m.heads), Dim(m.head_size)}}, row_type(DType::F32, 1, m.turned)};
   c.attrs = {{"interleaved", m.interleaved}};
   return c;
 }
@@ -160,7 +160,7 @@ OpCase axes(const AxisSizes& m, int64_t max_tokens) {
     frequencies.push_back(std::pow(5e6, -static_cast<double>(i) / static_cast<double>(m.frequencies)));
     of.push_back(static_cast<double>(i % 3));
   }
-  c.in = {rows(DType::I32, 1, 3)};
+  c.in = {row_type(DType::I32, 1, 3)};
   c.attrs = {{"inv_freq", frequencies}, {"axes", of}};
   return c;
 }
@@ -182,11 +182,11 @@ OpCase of_experts(const std::string& op, const BlockExperts& m, int64_t max_toke
   c.per_token = m.per_token;
   const TensorType starts{DType::I32, {Dim(m.experts + 1)}};
   if (op == "add_groups") {
-    c.in = {rows(kCaseDtype, m.per_token, n), starts, {kCaseDtype, {Dim(m.experts), Dim(n)}}};
+    c.in = {row_type(kCaseDtype, m.per_token, n), starts, {kCaseDtype, {Dim(m.experts), Dim(n)}}};
     return c;
   }
   const BlockFormatInfo& format = block_format_info(BlockFormat::Mxfp4);
-  c.in = {rows(kCaseDtype, m.per_token, k),
+  c.in = {row_type(kCaseDtype, m.per_token, k),
           starts,
           {DType::U8, {Dim(m.experts), Dim(n), Dim(k / format.elements * format.bytes)}}};
   c.attrs = {{"format", std::string(format.name)}, {"shard", std::string("none")}};
@@ -197,7 +197,7 @@ OpCase of_experts(const std::string& op, const BlockExperts& m, int64_t max_toke
 
 std::vector<std::string> family_ops() {
   std::vector<std::string> out{"position_scale", "rope_table_axes", "add_groups", "grouped_linear_blocks"};
-  for (const RowSizes& m : kRows)
+  for (const RowSizes& m : kRowOps)
     if (std::find(out.begin(), out.end(), m.op) == out.end()) out.emplace_back(m.op);
   return out;
 }
@@ -219,7 +219,7 @@ std::vector<OpCase> family_cases(const std::string& op, int64_t max_tokens) {
       out.push_back(of_experts(op, m, max_tokens, "gate and up", 2 * m.inner, m.hidden));
       out.push_back(of_experts(op, m, max_tokens, "output", m.hidden, m.inner));
     }
-  for (const RowSizes& m : kRows)
+  for (const RowSizes& m : kRowOps)
     if (op == m.op) out.push_back(of_rows(m, max_tokens));
   return out;
 }
