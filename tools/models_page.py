@@ -284,7 +284,7 @@ def encoder_row(name, gguf, known):
 def vision_row(name, known, tested):
     whole = name in tested["V"]
     int8 = "Y, Z" if name in checkpoints_of_test(ROOT, "Y", known) else "no 8"
-    return [f"`{name}`", ("V, VF" if name == "qwen3_5_vl" else "V, VB, VF") if whole else "Y", "U" if whole else "Z", int8, "T" if name in known["vision_on_cuda"] else "no 1",
+    return [f"`{name}`", "V, VB, VF" if whole else "Y", "U" if whole else "Z", int8, "T" if name in known["vision_on_cuda"] else "no 1",
             "I" if name in known["vision_on_ascend"] else "no 21" if name.startswith("qwen3_5") else "no 1",
             "V" if f"{name}_gguf" in tested["V"] else "no 1"]
 
@@ -320,10 +320,10 @@ def quantised_cell(quantisation, names, gguf, kinds, tested):
 
 
 def lines_of_families(root):
-    """Rows: the file, its families, its lines."""
+    """Rows: the file, the model types of its families, its lines."""
     by_file = {}
-    for (architecture, *_), path in families_by_file(root):
-        by_file.setdefault(path, []).append(f"`{architecture}`")
+    for (_, model_type, *_), path in families_by_file(root):
+        by_file.setdefault(path, {})[f"`{model_type}`"] = True
     count = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in by_file}
     return [[f"`{path.name}`", ", ".join(by_file[path]), str(count[path])] for path in sorted(by_file, key=lambda p: (-count[p], p.name))]
 
@@ -434,12 +434,12 @@ def page(root):
     lines += table(["architecture", *(w for w, *_ in FEATURES.values())], features)
     quantised = quantised_rows(c)
     lines += ["", "## Quantised weights", "",
-              "Of a family, whichever of its checkpoints has the test: weights as they are stored. The section before last has W8A8 by the pass.", ""]
+              "Of a family, whichever of its checkpoints has the test: weights in the form in which they are stored. [Tests of each](#tests-of-each) has W8A8 that the pass makes.", ""]
     lines += table(["architecture", *QUANTISATIONS], quantised)
     sizes = lines_of_families(root)
     lines += ["", "## Lines of each family", "",
               f"Lines of the file in `src/models` that declares families, comments and blank lines too. Goal: at most {LINES_GOAL}; {sum(int(r[-1]) <= LINES_GOAL for r in sizes)} of {len(sizes)} files meet it.", ""]
-    lines += table(["file", "families", "lines"], sizes)
+    lines += table(["file", "`model_type`", "lines"], sizes)
     used = " ".join(cell for r in rows + modes + features + quantised for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if re.search(rf"no {n}\b", used)]
     if known["lacking"]:

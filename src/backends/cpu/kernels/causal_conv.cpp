@@ -66,8 +66,8 @@ void turn_weights(const typename E::Type* weight, int64_t taps, int64_t n, float
 // Rows [first, last) of a sequence, of the columns in kAcross vectors from `at` on, or of n < 16 in one. kTaps: as
 // many, or 0 where only the arguments say how many.
 template <typename E, int kTaps, int kAcross, typename Args>
-inline __attribute__((always_inline)) void conv_strip(const Args& a, const ConvRows& s, int64_t first, int64_t last,
-                                                      const float* weights, int64_t at, int64_t n) {
+[[gnu::always_inline]] inline void conv_strip(const Args& a, const ConvRows& s, int64_t first, int64_t last,
+                                              const float* weights, int64_t at, int64_t n) {
   using T = typename E::Type;
   constexpr int kMost = kTaps > 0 ? kTaps : kMostTaps;
   const int taps = kTaps > 0 ? kTaps : static_cast<int>(a.taps);
