@@ -24,6 +24,13 @@ using namespace see;
 
 namespace {
 
+// Letters that stand for models in older command lines.
+constexpr std::pair<const char*, const char*> kLetters[] = {{"SmolLM2-135M", "A"},
+                                                            {"Qwen3-0.6B", "B"},
+                                                            {"DeepSeek-V2-Lite", "L"},
+                                                            {"Qwen3-30B-A3B", "M"},
+                                                            {"launch-bound", "T"}};
+
 struct OpsFlags {
   std::string filter, dtype = "all", model = "all", isa = "auto", device = "auto";
   std::optional<std::string> ascend_runtime;
@@ -49,8 +56,16 @@ struct OpsFlags {
     if (extensions.empty()) RETURN_IF_ERROR(check_filter(measurement::benchmarked_ops(nn::fused_ops())));
     if (extensions.empty() && !model_path.empty()) return invalid("--model-path needs --extension");
     if (!model_path.empty() && model != "all") return invalid("--model-path cannot go with --model");
+    RETURN_IF_ERROR(check_model());
     if (auto known = cpu::parse_isa(isa); !known) return known.status().at("--isa");
     return device_options(device, ascend_runtime, ::getenv).status();
+  }
+  Status check_model() const {
+    std::vector<std::string> allowed{"all"};
+    for (std::string& name : measurement::benchmarked_models(nn::fused_ops())) allowed.push_back(std::move(name));
+    if (std::find(allowed.begin(), allowed.end(), model) != allowed.end()) return Status::ok();
+    for (const auto& [name, letter] : kLetters) allowed.emplace_back(letter);
+    return invalid("--model \"{}\"; allowed: {}", model, fmt::join(allowed, ", "));
   }
   std::vector<DType> dtypes() const {
     if (dtype == "all") return {DType::BF16, DType::F16, DType::F32};
@@ -60,13 +75,6 @@ struct OpsFlags {
     return {ops(std::move(of)), model == "all" ? "" : model, dtypes(), tokens};
   }
 };
-
-// Whose shapes are measured, and the letters that stand for them in older command lines.
-constexpr std::pair<const char*, const char*> kShapes[] = {{"SmolLM2-135M", "A"},
-                                                           {"Qwen3-0.6B", "B"},
-                                                           {"DeepSeek-V2-Lite", "L"},
-                                                           {"Qwen3-30B-A3B", "M"},
-                                                           {"launch-bound", "T"}};
 
 constexpr const char* kModelledOps = "modelled time, not measured on a device";
 
@@ -96,6 +104,7 @@ OrderedJson row_json(const Row& r) {
   }
   j["bytes"] = r.limit.bytes;
   j["model"] = r.model;
+  j["detail"] = r.detail;
   j["tokens"] = r.tokens;
   return j;
 }
@@ -257,12 +266,10 @@ Command add_bench_ops(CLI::App& bench) {
   add_choice(*c.app, "--dtype", flags->dtype, {"all", "bfloat16", "float16", "half", "float32"},
              "of activations and weights (all)");
   add_integers(*c.app, "--tokens", flags->tokens, {1, 4096}, "rows of a step (1,4,16,64)");
-  std::vector<std::string> shapes{"all"};
-  for (const auto& [name, letter] : kShapes) shapes.emplace_back(name);
-  for (const auto& [name, letter] : kShapes) shapes.emplace_back(letter);
-  add_choice(*c.app, "--model", flags->model, std::move(shapes),
-             "whose shapes; launch-bound: a toy whose launches cost more than its work; A, B, L, M and T stand for the "
-             "five models");
+  add_text(*c.app, "--model", flags->model,
+           "whose shapes: all, SmolLM2-135M, Qwen3-0.6B, gpt-oss-20b, ... (a name that is not known lists them), or "
+           "launch-bound, a toy whose launches cost more than its work",
+           "NAME");
   add_setting(*c.app, {"extension", &flags->extensions}, "measure the ops of this library instead; repeatable",
               "Options");
   add_text(*c.app, "--model-path", flags->model_path,
@@ -289,7 +296,7 @@ Command add_bench_ops(CLI::App& bench) {
       "of\n"
       "columns has the times of launches one by one.");
   c.check = [flags] {
-    for (const auto& [name, letter] : kShapes)
+    for (const auto& [name, letter] : kLetters)
       if (flags->model == letter) flags->model = name;
     return flags->check();
   };

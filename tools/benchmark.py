@@ -235,6 +235,33 @@ def show_ops(data):
                    share(100 * r["limit_us"] / r["fused_us"]) if r.get("limit_us") else ""] for r in data])
 
 
+FAMILY_OPS = ("paged_attention", "grouped_linear_blocks", "add_groups", "swiglu_clamped", "gelu", "gelu_tanh", "relu_squared",
+              "layer_norm", "rms_norm_centred", "rms_norm_gated", "scale", "softcap", "scale_rows", "position_scale", "rope",
+              "rope_table_axes", "index_select", "pool_rows", "segment_attention", "causal_conv", "causal_conv_biased",
+              "gated_delta", "state_space")
+DECODE_ROWS, PROMPT_ROWS = (1, 8, 64), 512
+
+
+def measure_families(run):
+    """Each op in decode steps and with the rows of a prompt."""
+    rows = []
+    for op in FAMILY_OPS:
+        for tokens in (",".join(map(str, DECODE_ROWS)), PROMPT_ROWS):
+            rows += run.ours("bench", "ops", "--filter", op, "--dtype", "bfloat16", "--tokens", tokens)["rows"]
+    return rows
+
+
+def show_families(data):
+    cells = {}
+    for r in data:
+        if r["model"] != "launch-bound":
+            where = f"{r['model']}: {r['detail']}" if r["detail"] else r["model"]
+            cells.setdefault((r["op"], where), {})[r["tokens"]] = f"{figure(r['fused_us'])}, {share(100 * r['limit_us'] / r['fused_us'])}"
+    columns = (*DECODE_ROWS, PROMPT_ROWS)
+    return table(["op", "shape", *(f"{n} rows: us, share" if n > 1 else "1 row: us, share" for n in columns)],
+                 [[f"`{op}`", where, *(of.get(n, "") for n in columns)] for (op, where), of in cells.items()])
+
+
 SET_SHAPES = (("Qwen3-0.6B", "qwen3-0.6b", []),
               ("Qwen3-30B-A3B, 2 layers", "qwen3-30b-a3b", ["--override", "num_hidden_layers=2"]),
               ("DeepSeek-V2-Lite, 2 layers", "deepseek-v2-lite", ["--override", "num_hidden_layers=2"]))
@@ -595,6 +622,7 @@ SECTIONS = {
     "expanded": ("Latent attention: expanded prompts", 10, measure_expanded, show_expanded),
     "modes": ("Graph modes side by side", 25, measure_modes, show_modes),
     "fused": ("Fused ops compared with their parts", 8, *ops_section("--model", "Qwen3-0.6B", "--tokens", "1,16,64")),
+    "families": ("Ops of newer families", 6, measure_families, show_families),
     "sets": ("Instruction sets in turn", 45, measure_sets, show_sets),
     "block-sets": ("GGUF blocks on tile registers", 15, measure_block_sets, show_block_sets),
     "onednn": ("Linears compared with oneDNN", 10, measure_onednn, show_lines),

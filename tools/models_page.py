@@ -62,6 +62,11 @@ KEYS = {
     "CR": "simt/ranks_test CudaRanks.GiveTheBitsOfOne",
     "I8": "models/int8_cache_test Int8Cache.LogitsAreNearThoseOfAFloatCache",
     "IM": "models/int8_cache_test Int8Cache.ModesPassesAndCheckedReplaysGiveTheSameBits",
+    "QG": "models/quantised_test QuantisedGolden.LogitsAreThoseOfTheFormulas",
+    "QF": "quantiser/quantise_checkpoint_test QuantiseCheckpoint.LoadsAndIsNearTheFloatModel",
+    "MX": "models/gpt_oss_test GptOssMxfp4.LogitsAreThoseOfTheReference",
+    "PB": "models/packed_gguf_test PackedGguf.Fp32HasTheBitsOfTheUnpackedFile",
+    "PE": "models/packed_gguf_test PackedGguf.ExpertsStay",
 }
 # Tests that run their models eagerly, in pieces and in whole graphs, and compare the bits; by device.
 MODES = {"CPU": ["M", "S", "P", "U", "Z"], "Ascend": ["M", "K"], "CUDA": ["N"]}
@@ -77,6 +82,9 @@ FEATURES = {
     "int8 KV cache": ("int8-kv", ["I8", "IM"], 10),
     "vectors": ("vectors", ["E"], 13),
 }
+# By what weights are stored in: its tests, and the reason where a family has none of them.
+QUANTISATIONS = {"compressed-tensors": (["QG", "QF", "Y"], 23), "ModelSlim": (["QG", "QF"], 23), "MXFP4": (["MX", "XM"], 24), "GGUF": (["X", "XM", "V", "E", "PB", "PE"], 5)}
+LINES_GOAL = 120  # of a family's file
 REASONS = {
     1: "other checkpoints of the family are tested so; what is special here changes nothing in it",
     2: "the device has no kernel of an op that the family needs, and refuses it by the op's name (tested by G)",
@@ -98,6 +106,9 @@ REASONS = {
     20: "no checkpoint of the family is tested on the device; its ops are those of BERT and RoBERTa, which are",
     21: "no test of its own: the device runs its text model (G) and the towers of others (I)",
     22: "refused at start: the device attends to both sides without a window alone (backends/ascend_encoder_test)",
+    23: "no test of its own: names tell which linears are int8, and what is read is that of a family with a test",
+    24: "published folders in MXFP4 are those of gpt-oss alone",
+    25: "weights of vectors and scores are read in floats, and in blocks of GGUF",
 }
 
 
@@ -119,15 +130,20 @@ OTHER_NAMES = {}  # of an architecture, by the one that means the same
 
 def families(root):
     """(architecture, model type, wrapper, GGUF names) in the order of list.h."""
+    return [fields for fields, _ in families_by_file(root)]
+
+
+def families_by_file(root):
+    """Each family of families(), and its file."""
     found, others = {}, {}
     for path in sorted((root / "src/models").glob("*.cpp")):
         source = path.read_text(encoding="utf-8")
         for name, body in re.findall(r"^const ModelSpec (k\w+)\s*\{(.*?)^(?=const ModelSpec|\}  // namespace)", source, re.S | re.M):
             field = lambda key: (re.search(rf'\.{key} = "([^"]+)"', body) or [None, ""])[1]
-            found[name] = (field("architecture"), field("model_type"), field("wrapper"), gguf_names(source, body))
+            found[name] = ((field("architecture"), field("model_type"), field("wrapper"), gguf_names(source, body)), path)
             others[name] = field("other_architecture")
     order = re.findall(r"X\(\w+, (k\w+)\)", text(root, "src/models/list.h"))
-    OTHER_NAMES.update({others[name]: found[name][0] for name in order if others[name]})
+    OTHER_NAMES.update({others[name]: found[name][0][0] for name in order if others[name]})
     return [found[name] for name in order]
 
 
@@ -156,6 +172,8 @@ def lists(root):
         "vision_on_cuda": names_in(text(root, "tests/simt/vision_test.cpp"), r"cuda_vision_params\(\) \{(.*?)return out"),
         "pooled_gguf": re.findall(r'"(\w+)\.gguf"', text(root, "tests/encoders/pooled_test.cpp")),
         "gguf": names_in(text(root, "tests/models/gguf_experts_test.cpp"), r"kModels\[\] = \{(.*?)\}"),
+        "quantised": [n for what in ("checkpoints", "checkpoints_of_experts")
+                      for n in names_in(text(root, "tests/models/quantised_test.cpp"), rf"& {what}\(\) \{{(.*?)return names")],
     }
 
 
@@ -275,9 +293,48 @@ def encoder_row(name, gguf, known):
 def vision_row(name, known, tested):
     whole = name in tested["V"]
     int8 = "Y, Z" if name in checkpoints_of_test(ROOT, "Y", known) else "no 8"
-    return [f"`{name}`", ("V, VF" if name == "qwen3_5_vl" else "V, VB, VF") if whole else "Y", "U" if whole else "Z", int8, "T" if name in known["vision_on_cuda"] else "no 1",
+    return [f"`{name}`", "V, VB, VF" if whole else "Y", "U" if whole else "Z", int8, "T" if name in known["vision_on_cuda"] else "no 1",
             "I" if name in known["vision_on_ascend"] else "no 21" if name.startswith("qwen3_5") else "no 1",
             "V" if f"{name}_gguf" in tested["V"] else "no 1"]
+
+
+def tests_by_quantisation(root, known):
+    """By what weights are stored in and by test: names of checkpoints, or of GGUF's architectures."""
+    by_us = {"compressed-tensors": "CompressedTensors", "ModelSlim": "ModelSlim"}
+    made = re.findall(r'Case\{"(\w+)", QuantFormat::(\w+)', text(root, "tests/quantiser/quantise_checkpoint_test.cpp"))
+    both = set(names_in(text(root, "tests/quantiser/quantise_checkpoint_test.cpp"), r"kFamilies\[\] = \{(.*?)\}"))
+    out = {(q, "QF"): both | {n for n, form in made if form == by_us[q]} for q in by_us}
+    for q, begin in (("compressed-tensors", "compressed_"), ("ModelSlim", "modelslim_")):
+        out[q, "QG"] = {n for n in known["quantised"] if n.startswith(begin)}
+    out["compressed-tensors", "Y"] = {n for n in checkpoints_of_test(root, "Y", known) if n.endswith("_w8a8")}
+    out["MXFP4", "MX"] = {"mxfp4"}
+    out["MXFP4", "XM"] = out["GGUF", "XM"] = {"gpt_oss"}
+    out["GGUF", "X"], out["GGUF", "E"] = set(known["gguf"]), set(known["pooled_gguf"])
+    out["GGUF", "V"] = {n.removesuffix("_gguf") for n in checkpoints_of_test(root, "V", known) if n.endswith("_gguf")}
+    packed = "tests/models/packed_gguf_test.cpp"
+    out["GGUF", "PB"] = {"in:llama", *(f"in:{n}" for n in re.findall(r'architecture = "(\w+)", \.type = \w+\}', text(root, packed)))}
+    out["GGUF", "PE"] = {f"in:{n}" for n in re.findall(r'architecture = "(\w+)"', text_of_test(root, "PE"))}
+    return out
+
+
+def quantised_cell(quantisation, names, gguf, kinds, tested):
+    keys, reason = QUANTISATIONS[quantisation]
+    names = names | {f"in:{n}" for n in gguf.split("`, `")}
+    has = [key for key in keys if names & tested.get((quantisation, key), set())]
+    if has:
+        return ", ".join(has)
+    if quantisation == "GGUF":
+        return f"no {reason if gguf else 4}"
+    return "no 25" if kinds == {"encoder"} else f"no {reason}"
+
+
+def lines_of_families(root):
+    """Rows: the file, the model types of its families, its lines."""
+    by_file = {}
+    for (_, model_type, *_), path in families_by_file(root):
+        by_file.setdefault(path, {})[f"`{model_type}`"] = True
+    count = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in by_file}
+    return [[f"`{path.name}`", ", ".join(by_file[path]), str(count[path])] for path in sorted(by_file, key=lambda p: (-count[p], p.name))]
 
 
 def table(header, rows):
@@ -296,7 +353,11 @@ class Coverage:
         for found, folder in ((self.encoders, "encoders"), (self.towers, "vision"), (self.heads, "heads")):
             for config in sorted((root / f"tests/data/{folder}").glob("*/config.json")):
                 self.add(found, config)
+        self.quantised = {}
+        for config in [*sorted((root / "tests/data/models_quantised").glob("*/config.json")), root / "tests/data/mxfp4/config.json"]:
+            self.add(self.quantised, config)
         self.by_mode = tests_by_mode(root, self.known)
+        self.by_quantisation = tests_by_quantisation(root, self.known)
         self.tested = {key: checkpoints_of_test(root, key, self.known) for _, keys, _ in FEATURES.values() for key in keys}
         # A test without a model on the page would be a mistake of this script.
         every = {n for group in (self.models, self.encoders, self.towers, self.heads) for names in group.values() for n in names}
@@ -327,6 +388,17 @@ class Coverage:
         both = self.checkpoints(architecture, model_type, wrapper)
         names = {n for n, _ in both} | set(self.heads.get(architecture, []))
         return [feature_cell(f, names, {kind for _, kind in both}, self.tested, self.known) for f in FEATURES]
+
+
+def quantised_rows(c):
+    """Of each family."""
+    out = []
+    for architecture, model_type, wrapper, gguf in c.families:
+        both = c.checkpoints(architecture, model_type, wrapper)
+        names = {n for n, _ in both} | set(c.quantised.get(architecture, []))
+        kinds = {kind for _, kind in both}
+        out.append([f"`{architecture}`", *(quantised_cell(q, names, gguf, kinds, c.by_quantisation) for q in QUANTISATIONS)])
+    return out
 
 
 def facts(root):
@@ -370,7 +442,15 @@ def page(root):
     features = [[f"`{a}`", *c.features(a, t, w)] for a, t, w, _ in listed]
     lines += ["", "## Features", "", "Of a family, whichever of its checkpoints has the test: " + ", ".join(f if f == w else f"{f} ({w})" for f, (w, *_) in FEATURES.items()) + ".", ""]
     lines += table(["architecture", *(w for w, *_ in FEATURES.values())], features)
-    used = " ".join(cell for r in rows + modes + features for cell in r[1:])
+    quantised = quantised_rows(c)
+    lines += ["", "## Quantised weights", "",
+              "Of a family, whichever of its checkpoints has the test: weights in the form in which they are stored. [Tests of each](#tests-of-each) has W8A8 that the pass makes.", ""]
+    lines += table(["architecture", *QUANTISATIONS], quantised)
+    sizes = lines_of_families(root)
+    lines += ["", "## Lines of each family", "",
+              f"Lines of the file in `src/models` that declares families, comments and blank lines too. Goal: at most {LINES_GOAL}; {sum(int(r[-1]) <= LINES_GOAL for r in sizes)} of {len(sizes)} files meet it.", ""]
+    lines += table(["file", "`model_type`", "lines"], sizes)
+    used = " ".join(cell for r in rows + modes + features + quantised for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if re.search(rf"no {n}\b", used)]
     if known["lacking"]:
         ops = {}

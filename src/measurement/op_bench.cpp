@@ -53,6 +53,24 @@ bool is_weight(const OpSchema& op, size_t operand, const TensorType& type) {
 // A call touches little of a cache.
 bool is_cache(const OpSchema& op, size_t operand) { return op.operands[operand].role == OperandRole::Cache; }
 
+// Keys that are read, and pairs of a query and a key: of a row of each sequence, or of all rows of one. What attends to
+// a cache sees no later keys, and where it has a window none before that.
+StepSizes sizes_of(const OpSchema& op, const OpCase& c, int64_t tokens) {
+  const AttrValue* window = c.attrs.find("window");
+  const int64_t all = c.one_sequence ? tokens : c.context;
+  const int64_t seen = window && std::get<int64_t>(*window) > 0 ? std::min(std::get<int64_t>(*window), all) : all;
+  StepSizes out;
+  out.live = c.live(tokens);
+  out.cached_tokens = static_cast<double>(c.one_sequence ? tokens : tokens * seen);
+  if (!c.one_sequence)
+    out.score_pairs = out.cached_tokens;
+  else if (op.has(OperandRole::Cache))  // the first `seen` rows see as many keys as stand before them, and themselves
+    out.score_pairs = static_cast<double>(seen * (seen + 1) / 2 + (tokens - seen) * seen);
+  else
+    out.score_pairs = static_cast<double>(tokens * tokens);
+  return out;
+}
+
 // Copies of a call one after another, as the op itself or as its parts. The tracer would drop those whose results
 // nothing reads, so they are put into the graph one by one.
 Result<Graph> graph_of(const OpCase& c, const OpSchema& op, const nn::FusedOp* parts_of, int64_t copies,
@@ -285,11 +303,23 @@ void OpBench::fill() {
   }
 }
 
-void OpBench::route(int64_t tokens) {
-  if (case_.one_sequence) {
-    const int32_t borders[] = {0, static_cast<int32_t>(tokens)};
-    std::memcpy(staging_.input(models::kBordersInput).value().data, borders, sizeof borders);
+// Its borders, its length, and the row that stands for it: the last.
+void OpBench::end_sequence(int64_t tokens) {
+  const auto size = static_cast<int32_t>(tokens);
+  for (size_t i = 0; i < case_.in.size(); ++i) {
+    const OperandSchema& o = op_->operands[i];
+    if (o.role != OperandRole::Index || case_.in[i].shape.rank() != 1) continue;
+    const int32_t borders[] = {0, size}, length[] = {size}, row[] = {size - 1};
+    void* data = staging_.input(o.name).value().data;
+    if (o.name == models::kBordersInput)
+      std::memcpy(data, borders, sizeof borders);
+    else
+      std::memcpy(data, o.name == models::kLengthsInput ? length : row, sizeof row);
   }
+}
+
+void OpBench::route(int64_t tokens) {
+  if (case_.one_sequence) end_sequence(tokens);
   if (case_.experts == 0) return;
   const Routing routing = Routing::of(tokens, case_.experts, case_.per_token);
   for (size_t i = 0; i < case_.in.size(); ++i) {
@@ -414,10 +444,7 @@ Result<OpTimes> OpBench::measure(int64_t tokens, int64_t repeat) {
 }
 
 OpLimit OpBench::limit(int64_t tokens, const MachineSpeed& machine, const CacheSpeeds& caches) const {
-  StepSizes sizes;
-  sizes.live = case_.live(tokens);
-  sizes.cached_tokens = static_cast<double>(tokens * case_.context);
-  sizes.score_pairs = case_.one_sequence ? static_cast<double>(tokens * tokens) : sizes.cached_tokens;
+  const StepSizes sizes = sizes_of(*op_, case_, tokens);
   OpLimit out;
   // The last call stands for all; everything before its parts belongs to the copies before it.
   const Graph& graph = fused_->model->graph();

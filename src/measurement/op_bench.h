@@ -59,6 +59,7 @@ class OpBench {
   // Where tokens go to experts, as many as run: the tokens of a step decide which experts are read. Of one sequence,
   // where it ends.
   void route(int64_t tokens);
+  void end_sequence(int64_t tokens);
   // To its end.
   Status replay_once(CompiledModel& model, int64_t tokens, const LiveSizes& live);
   Result<double> sample(Side& side, int64_t tokens, int64_t replays);

@@ -7,12 +7,15 @@
 
 #include "base/block_format.h"
 #include "measurement/expert_cases.h"
+#include "measurement/family_cases.h"
 #include "measurement/recurrent_cases.h"
 #include "ops/block_activations.h"
 #include "ops/core.h"
 
 namespace reprise::measurement {
 namespace {
+
+constexpr const char* kExample = "example";
 
 struct ModelSizes {
   const char* name;
@@ -202,9 +205,17 @@ std::vector<std::string> benchmarked_ops(const nn::FusedOps& fused) {
   std::vector<std::string> out;
   for (const nn::FusedOp& op : fused.all()) out.emplace_back(op.name());
   out.insert(out.end(), kSingleOps.begin(), kSingleOps.end());
-  for (auto& more : {expert_ops(), recurrent_ops()})
+  for (auto& more : {expert_ops(), recurrent_ops(), family_ops()})
     for (const std::string& op : more)
       if (std::find(out.begin(), out.end(), op) == out.end()) out.push_back(op);
+  return out;
+}
+
+std::vector<std::string> benchmarked_models(const nn::FusedOps& fused) {
+  std::vector<std::string> out;
+  for (const std::string& op : benchmarked_ops(fused))
+    for (const OpCase& c : op_cases(op, fused, 1))
+      if (c.model != kExample && std::find(out.begin(), out.end(), c.model) == out.end()) out.push_back(c.model);
   return out;
 }
 
@@ -215,9 +226,10 @@ std::vector<OpCase> op_cases(const std::string& op, const nn::FusedOps& fused, i
     for (OpCase& c : Maker(m, max_tokens).make(op)) out.push_back(std::move(c));
   for (OpCase& c : expert_cases(op, max_tokens)) out.push_back(std::move(c));
   for (OpCase& c : recurrent_cases(op, max_tokens)) out.push_back(std::move(c));
+  for (OpCase& c : family_cases(op, max_tokens)) out.push_back(std::move(c));
   if (out.empty() && known)
     for (const nn::FusedExample& e : known->examples) {
-      OpCase c{op, "example", "", e.symbols, e.in, e.attrs};
+      OpCase c{op, kExample, "", e.symbols, e.in, e.attrs};
       if (!c.symbols.empty()) c.symbols[0] = {"T", max_tokens};  // the first is the tokens in every example
       out.push_back(std::move(c));
     }

@@ -11,14 +11,31 @@ namespace {
 // results; of fp32 vectors, which are what the peak is counted in. No schema has these numbers, so they stand by name.
 struct OpInstructions {
   std::string_view op;
-  double each = 0;  // 0: it copies, and takes none
+  double each = 0;     // 0: it copies, and takes none
+  size_t operand = 0;  // whose elements are counted
+  size_t width = 0;    // the operand that has as many columns as take part in it
 };
 constexpr OpInstructions kInstructions[] = {
-    {"silu", 14},             // exp in ten, one more, the quotient
-    {"rms_norm", 3},          // square and sum, two factors
-    {"rope", 2},              // a product, a product and sum
-    {"quantize_static", 5},   // product, sum, two clamps, conversion
-    {"quantize_dynamic", 6},  // magnitude, largest, quotient, two clamps, conversion
+    {"silu", 14},            // exp in ten, one more, the quotient
+    {"sigmoid", 12},         // exp in ten, one more, the quotient
+    {"gelu", 22},            // exp in ten, the quotient, a polynomial of eight, three products
+    {"gelu_tanh", 16},       // square and sum, two products, exp in ten, one more, the quotient
+    {"softcap", 16},         // two quotients, exp in ten, four more
+    {"swiglu_clamped", 18},  // three clamps, exp in ten, two sums, two products, the quotient
+    {"relu_squared", 2},
+    {"scale", 1},
+    {"scale_rows", 1},
+    {"add_groups", 1},
+    {"pool_rows", 1},
+    {"rms_norm", 3},                   // square and sum, two factors
+    {"rms_norm_centred", 4},           // and one more
+    {"rms_norm_gated", 18},            // silu, a product, square and sum, two factors
+    {"layer_norm", 5},                 // sum, difference, square and sum, factor, weight and bias
+    {"causal_conv", 18, 1, 1},         // four products and sums, silu
+    {"causal_conv_biased", 18, 1, 1},  // the same, beginning with the bias
+    {"rope", 2, 0, 1},                 // a product, a product and sum
+    {"quantize_static", 5},            // product, sum, two clamps, conversion
+    {"quantize_dynamic", 6},           // magnitude, largest, quotient, two clamps, conversion
     {"add", 1},
     {"mul", 1},
     {"argmax", 1},
@@ -54,10 +71,13 @@ bool computed(const Value* v) {
 double instructions_of(const Node& n, const LiveSizes& live) {
   const OpInstructions* own = known(n);
   if (!own || own->each == 0) return 0;
-  double each = own->each + rounding(n.result()->type.dtype);
-  for (const Value* v : n.in)
-    if (!computed(v)) each += widening(v->type.dtype);
-  return each * static_cast<double>(n.in[0]->type.shape.elements(live));
+  const Shape& counted = n.in[own->operand]->type.shape;
+  double each = own->each + rounding(n.out.back()->type.dtype);
+  for (const Value* v : n.in)  // a number for each column may stay widened, but counts as if it did not
+    if (!computed(v) && same_dim(v->type.shape.back(), counted.back())) each += widening(v->type.dtype);
+  const double share = static_cast<double>(n.in[own->width]->type.shape.back().value(live)) /
+                       static_cast<double>(counted.back().value(live));
+  return each * share * static_cast<double>(counted.elements(live));
 }
 
 }  // namespace reprise::measurement

@@ -26,8 +26,6 @@ struct SpaceSizes {
 constexpr SpaceSizes kSpaceModels[] = {{"Granite-4.0-H-Tiny", 48, 64, 1, 128, 4},
                                        {"Nemotron-Nano-9B-v2", 128, 80, 8, 128, 4},
                                        {"launch-bound", 2, 32, 1, 32, 4}};
-// States of so many sequences are a gigabyte; more tokens than that are of one sequence.
-constexpr int64_t kMostSequences = 256;
 
 // A vision tower, and an encoder of texts.
 struct EncoderSizes {

@@ -100,7 +100,9 @@ TEST(BenchOps, WrongValuesNameTheAllowedOnes) {
   for (const auto& [flags, part] : std::vector<std::pair<std::string, std::string>>{
            {"--dtype int8", "allowed: all, bfloat16"},
            {"--tokens 1,0", "allowed: 1 to 4096"},
-           {"--model C", "allowed: all, SmolLM2-135M, Qwen3-0.6B, DeepSeek-V2-Lite, Qwen3-30B-A3B, launch-bound, A, B"},
+           {"--model C", "allowed: all, SmolLM2-135M, Qwen3-0.6B, launch-bound"},
+           {"--model C", "gpt-oss-20b"},
+           {"--model C", "Ministral-3-3B, A, B, L, M, T"},
            {"--isa sse9", "auto, baseline"},
            {"--repeat 0", "allowed: 1 to"}}) {
     const Outcome o = run_binary("bench ops " + flags);

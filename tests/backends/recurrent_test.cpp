@@ -236,9 +236,9 @@ TEST_P(Recurrent, AStepMayRunAgainAndAStateIsCarriedOver) {
 TEST_P(Recurrent, AConvolutionTakesTheRowsBefore) {
   for (const DType dtype : kDTypes)
     for (const int64_t taps : {2, 3, 4, 7})
-      for (const int64_t columns : {1, 16, 45, 130}) {
+      for (const int64_t columns : {1, 16, 45, 290}) {
         const std::string what = fmt::format("{} K {} C {}", dtype_name(dtype), taps, columns);
-        constexpr int64_t kTokens = 21;
+        constexpr int64_t kTokens = 21;  // rows and columns go in parts of 16 and 256
         const TestTensor x = random_tensor(dtype, {kTokens, columns}, 5, -3, 3),
                          w = random_tensor(dtype, {columns, 1, taps}, 6, -1, 1);
         const TestTensor empty = empty_states({taps - 1, columns}, 6);

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/all.h"
 #include "measurement/cache_probe.h"
 #include "measurement/known_text.h"
 #include "measurement/machine_probe.h"
+#include "measurement/op_bench.h"
 #include "measurement/op_cases.h"
 #include "measurement/page_cache.h"
 #include "support/folder.h"
@@ -55,6 +57,51 @@ TEST(BenchOps, UnknownFusedOpsHaveTheirExamples) {
   EXPECT_EQ(cases[0].live(4).value[1], 4);
   EXPECT_EQ(cases[0].bounds().value[1], 9);
   EXPECT_EQ(benchmarked_ops(fused).at(fused.all().size() - 1), "silu_mul_again");
+}
+
+TEST(BenchOps, ModelsAreThoseThatCasesHave) {
+  const auto models = benchmarked_models(nn::fused_ops());
+  for (const char* name : {"SmolLM2-135M", "gpt-oss-20b", "Gemma-2-2B", "Qwen3-Next-80B-A3B", "launch-bound"})
+    EXPECT_EQ(std::count(models.begin(), models.end(), name), 1) << name;
+  EXPECT_EQ(std::count(models.begin(), models.end(), "example"), 0);
+}
+
+// The limit of attention counts the keys that are seen: within the window, and of a prompt no later ones.
+TEST(BenchOps, AttentionIsLimitedByWhatItSees) {
+  DeviceOptions device;
+  device.threads = 1;
+  auto platform = make_platform(device);
+  ASSERT_TRUE(platform.is_ok()) << platform.status().message();
+  const nn::FusedOps fused = nn::fused_ops();
+  see::MachineSpeed slow;
+  slow.fp32_gflops = 1;
+  CacheSpeeds caches;
+  caches.threads = 1;
+  caches.levels = {{"memory", 0, 0, 1e6}};
+  constexpr double kToken = 2 * 64 * 4, kPair = 2 * 2 * (64 + 64);  // bytes; operations of both heads
+  int steps = 0, prompts = 0;
+  for (OpCase c : op_cases("paged_attention", fused, 200)) {
+    if (c.model != "launch-bound" || !c.attrs.find("window")) continue;  // the one without sinks has none
+    const auto limit = [&](int64_t window, int64_t tokens) {
+      c.attrs.set("window", window);
+      auto bench = OpBench::make(c, DType::F32, fused, *platform);
+      EXPECT_TRUE(bench.is_ok()) << bench.status().message();
+      return bench.is_ok() ? (*bench)->limit(tokens, slow, caches) : OpLimit{};
+    };
+    const OpLimit all = limit(0, 3), windowed = limit(128, 3);
+    if (c.one_sequence) {
+      ++prompts;
+      EXPECT_EQ(all.bytes, windowed.bytes);
+      EXPECT_NEAR(limit(0, 200).us, 200 * 201 / 2 * kPair * 1e-3, 1e-6);
+      EXPECT_NEAR(limit(128, 200).us, (128 * 129 / 2 + 72 * 128) * kPair * 1e-3, 1e-6);
+    } else {
+      ++steps;
+      EXPECT_EQ(all.bytes - windowed.bytes, 3 * 128 * kToken);
+      EXPECT_NEAR(windowed.us, 3 * 128 * kPair * 1e-3, 1e-6);
+    }
+  }
+  EXPECT_EQ(steps, 1);
+  EXPECT_EQ(prompts, 1);
 }
 
 TEST(CacheSpeeds, TheLevelIsTheOneTheBytesFitIn) {

@@ -34,7 +34,8 @@ const std::map<std::string, std::string>& refused_by_ascend() {
       {"deepseek_v3_dense", "queryRope has heads of 12; they must be 64"},
       {"deepseek_v2_moe", "queryRope has heads of 6; they must be 64"},
       {"deepseek_v2_lite", "queryRope has heads of 8; they must be 64"},
-      {"deepseek_v3_moe", "queryRope has heads of 8; they must be 64"}};
+      {"deepseek_v3_moe", "queryRope has heads of 8; they must be 64"},
+      {"deepseek_v3_kimi_k2", "queryRope has heads of 10; they must be 64"}};
   return models;
 }
 

@@ -139,22 +139,63 @@ TEST_P(QuantiseCheckpoint, LoadsAndIsNearTheFloatModel) {
   EXPECT_LT(error, 0.06);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantiseCheckpoint,
-                         testing::Values(Case{"llama_bias", QuantFormat::CompressedTensors, false, 0, DType::BF16},
-                                         Case{"llama_bias", QuantFormat::CompressedTensors, true, 0.5, DType::BF16},
-                                         Case{"llama_bias", QuantFormat::ModelSlim, true, 0, DType::BF16},
-                                         Case{"llama_bias", QuantFormat::ModelSlim, true, 0.5, DType::F16},
-                                         Case{"qwen2_untied", QuantFormat::ModelSlim, true, 0.5, DType::BF16},
-                                         Case{"qwen3_tied", QuantFormat::ModelSlim, false, 0, DType::BF16},
-                                         Case{"qwen3_tied", QuantFormat::CompressedTensors, true, 0, DType::F16},
-                                         Case{"llama_gqa4_sharded", QuantFormat::CompressedTensors, false, 0.5,
-                                              DType::BF16}),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}_{}{}_{}", info.param.model,
-                                              info.param.format == QuantFormat::ModelSlim ? "modelslim" : "compressed",
-                                              info.param.is_static ? "static" : "dynamic",
-                                              info.param.smooth > 0 ? "_smooth" : "", dtype_name(info.param.dtype));
-                         });
+// Of families with fused tensors, other norms, experts, latents and states, whose linears are dynamic in both formats.
+constexpr const char* kFamilies[] = {"internlm3",
+                                     "mistral_window24",
+                                     "ministral3",
+                                     "mixtral_top2",
+                                     "qwen2_moe_shared",
+                                     "qwen3_moe_norm",
+                                     "deepseek_v2_lite",
+                                     "deepseek_v3_kimi_k2",
+                                     "gemma2",
+                                     "gemma3",
+                                     "phi3_partial",
+                                     "glm4",
+                                     "glm4_moe",
+                                     "olmo2",
+                                     "olmo3",
+                                     "granite",
+                                     "granite_moe",
+                                     "granite_hybrid",
+                                     "smollm3",
+                                     "cohere",
+                                     "cohere2",
+                                     "starcoder2",
+                                     "exaone4_window",
+                                     "ernie",
+                                     "ernie_moe",
+                                     "seed_oss",
+                                     "hunyuan",
+                                     "hunyuan_moe",
+                                     "minimax_m2",
+                                     "gpt_oss",
+                                     "qwen3_next",
+                                     "qwen3_5",
+                                     "nemotron_h",
+                                     "nemotron_h_moe"};
+
+std::vector<Case> cases() {
+  std::vector<Case> out{Case{"llama_bias", QuantFormat::CompressedTensors, false, 0, DType::BF16},
+                        Case{"llama_bias", QuantFormat::CompressedTensors, true, 0.5, DType::BF16},
+                        Case{"llama_bias", QuantFormat::ModelSlim, true, 0, DType::BF16},
+                        Case{"llama_bias", QuantFormat::ModelSlim, true, 0.5, DType::F16},
+                        Case{"qwen2_untied", QuantFormat::ModelSlim, true, 0.5, DType::BF16},
+                        Case{"qwen3_tied", QuantFormat::ModelSlim, false, 0, DType::BF16},
+                        Case{"qwen3_tied", QuantFormat::CompressedTensors, true, 0, DType::F16},
+                        Case{"llama_gqa4_sharded", QuantFormat::CompressedTensors, false, 0.5, DType::BF16}};
+  for (const char* model : kFamilies)
+    for (const QuantFormat format : {QuantFormat::CompressedTensors, QuantFormat::ModelSlim})
+      out.push_back({model, format, false, 0, DType::BF16});
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantiseCheckpoint, testing::ValuesIn(cases()), [](const auto& info) {
+  return fmt::format("{}_{}_{}{}_{}", info.param.model,
+                     info.param.format == QuantFormat::ModelSlim ? "modelslim" : "compressed",
+                     info.param.is_static ? "static" : "dynamic", info.param.smooth > 0 ? "_smooth" : "",
+                     dtype_name(info.param.dtype));
+});
 
 TEST(QuantiseCheckpointNumbers, AreThoseOfTheFormulas) {
   const std::string source = testing_support::tiny_model_path("llama_bias");

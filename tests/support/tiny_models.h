@@ -82,7 +82,8 @@ inline const std::vector<std::string>& tiny_models() {
                                  "qwen3_moe_norm",      "qwen3_moe_top8",
                                  "qwen3_moe_top1",      "qwen2_moe_shared",
                                  "qwen2_moe_lopsided",  "deepseek_v2_moe",
-                                 "deepseek_v2_lite",    "deepseek_v3_moe"};
+                                 "deepseek_v2_lite",    "deepseek_v3_moe",
+                                 "deepseek_v3_kimi_k2"};
     all.insert(all.end(), small_families().begin(), small_families().end());
     return all;
   }();

@@ -234,4 +234,5 @@ def main():
             print(path.relative_to(DATA), path.stat().st_size // 1024, "KB")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -34,18 +34,20 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 def model(cls, name, *, store="bf16", style="new", lengths=LENGTHS, shard=None, rope=None, gain=0.7, lopsided=None,
           stacked=False, seed=None, without=None, bias_scale=0.2, post_norm=1.0,
-          clear_choice=False, recurrent=False, beyond=(), **kw):
+          clear_choice=False, recurrent=False, beyond=(), published_type=None, **kw):
     """seed: for weights and tokens, else the place in the list. without: changes of the configuration that must move
     the logits, by what they leave out, or functions that change the model. clear_choice: tokens by what experts are chosen by, the router's bias included.
     beyond: lengths behind the border where frequencies change; their logits are in golden_long.safetensors.
-    recurrent: long sequences also have the logits of their last rows one by one, behind the others at once."""
+    recurrent: long sequences also have the logits of their last rows one by one, behind the others at once.
+    published_type: model_type of config.json where it is not the one that transformers runs."""
     kw.setdefault("num_hidden_layers", 2)
     kw.setdefault("max_position_embeddings", 512)
     kw.setdefault("bos_token_id", 1)
     kw.setdefault("eos_token_id", 2)
     return dict(cls=cls, name=name, store=store, style=style, lengths=lengths, shard=shard, rope=rope, gain=gain,
                 lopsided=lopsided, stacked=stacked, seed=seed, without=without or {}, bias_scale=bias_scale,
-                post_norm=post_norm, clear_choice=clear_choice, recurrent=recurrent, beyond=beyond, kw=kw)
+                post_norm=post_norm, clear_choice=clear_choice, recurrent=recurrent, beyond=beyond,
+                published_type=published_type, kw=kw)
 
 
 LONG = LENGTHS + (203,)
@@ -168,6 +170,18 @@ MODELS += [
           num_attention_heads=8, num_key_value_heads=1, num_hidden_layers=1, rms_norm_eps=1e-5, rope={"rope_type": "default", "rope_theta": 500000.0}),
 ]
 MODELS += [model(**row) for row in FAMILIES]
+# Kimi K2: DeepSeek-V3 with one group of experts and a ramp of YaRN of width one. The published file names a type of its
+# own, for which transformers would run the code that comes with the weights, so the name is written behind all runs.
+KIMI_ROPE = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 1.0, "beta_slow": 1.0,
+             "mscale": 1.0, "mscale_all_dim": 1.0}
+MODELS += [
+    model(DeepseekV3Config, "deepseek_v3_kimi_k2", seed=65, style="old", lengths=LONG, clear_choice=True, vocab_size=271, hidden_size=46,
+          intermediate_size=62, num_attention_heads=3, num_key_value_heads=3, num_hidden_layers=3, q_lora_rank=22,
+          kv_lora_rank=26, qk_nope_head_dim=12, qk_rope_head_dim=10, v_head_dim=14, first_k_dense_replace=1, n_routed_experts=11,
+          n_group=1, topk_group=1, num_experts_per_tok=4, n_shared_experts=1, moe_intermediate_size=18, norm_topk_prob=True,
+          routed_scaling_factor=2.827, num_nextn_predict_layers=0, published_type="kimi_k2", max_position_embeddings=256, rope=KIMI_ROPE,
+          without={"narrow_ramp": {"rope_parameters": {**KIMI_ROPE, "beta_fast": 32.0}}}),
+]
 
 
 def is_centred(net):
@@ -228,6 +242,8 @@ def rewrite_config(path, style, spec):
             c["rope_scaling"] = None
         elif kind in ("linear", "dynamic"):
             c["rope_scaling"] = {"type": kind, **rope}
+        elif spec["published_type"]:
+            c["rope_scaling"] = {**rope, "type": kind}
         elif spec["name"] == "qwen25_yarn":
             c["rope_scaling"] = {"factor": rope["factor"], "original_max_position_embeddings": rope["original_max_position_embeddings"], "type": "yarn"}
         else:
@@ -485,6 +501,9 @@ def main():
             entry["without_window"] = round(relative(run(plain, t), l), 4)
             assert entry["without_window"] > 0.05, (name, entry)
         report[name] = entry
+        if spec["published_type"]:
+            written = json.loads((folder / "config.json").read_text()) | {"model_type": spec["published_type"]}
+            (folder / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
         size = sum(f.stat().st_size for f in folder.glob("*"))
         print(f"{name:26s} {size / 1024:6.0f} KiB  {entry}", flush=True)
     write_json(report_path, {
