@@ -169,9 +169,12 @@ Status read_window(const FieldReader& in, ModelConfigFields& out) {
 Status read_gate(const FieldReader& in, ModelConfigFields& out) {
   const Family& f = *out.family;
   std::string name;
-  RETURN_IF_ERROR(
-      in.choice(f.activation_key, {"silu", "swish", "gelu", "gelu_pytorch_tanh", "gelu_new"}, f.activation, name));
-  out.hidden_act = name == "swish" ? "silu" : name.starts_with("gelu_") ? "gelu_tanh" : name;
+  RETURN_IF_ERROR(in.choice(f.activation_key, {"silu", "swish", "gelu", "gelu_pytorch_tanh", "gelu_new", "relu2"},
+                            f.activation, name));
+  out.hidden_act = name == "swish"             ? "silu"
+                   : name == "relu2"           ? "relu_squared"
+                   : name.starts_with("gelu_") ? "gelu_tanh"
+                                               : name;
   return Status::ok();
 }
 

@@ -1,4 +1,4 @@
-// Gemma 2 and Gemma 3 (text): norms on both sides of each branch, whose weights are what is added to 1; scaled
+// Gemma (text). Gemma 2 and Gemma 3: norms on both sides of each branch, whose weights are what is added to 1; scaled
 // embeddings; GELU in the gate. Gemma 2 caps scores and logits; Gemma 3 norms queries and keys, and turns layers with a
 // window by a base of their own. EmbeddingGemma is a Gemma 3 whose rows see both sides.
 #include <cmath>
@@ -42,12 +42,28 @@ ModelOutputs forward(const ModelConfig& config, nn::StepInputs& in, const nn::Pa
   return dense_decoder(config, traits, in, root);
 }
 
+ModelOutputs forward1(const ModelConfig& config, nn::StepInputs& in, const nn::ParamScope& root) {
+  const ModelConfigFields& f = config.fields;
+  const DecoderTraits traits{
+      .qkv_bias = f.attention_bias,
+      .output_bias = f.attention_bias,
+      .shape = {.norm = nn::rms_norm_centred, .embedding_scale = embedding_scale(f.hidden_size, root.dtype())}};
+  return dense_decoder(config, traits, in, root);
+}
+
+constexpr std::string_view kFields1[] = {"hidden_activation", "attention_bias", "hidden_act"};
 constexpr std::string_view kFields[] = {"query_pre_attn_scalar", "final_logit_softcapping", "hidden_activation",
                                         "attention_bias",        "attn_logit_softcapping",  "hidden_act"};
 constexpr std::string_view kFields3[] = {
     "query_pre_attn_scalar",      "final_logit_softcapping", "hidden_activation",       "attention_bias",
     "rope_local_base_freq",       "sliding_window_pattern",  "_sliding_window_pattern", "hidden_act",
     "use_bidirectional_attention"};
+
+// Published files say "gelu" and mean its approximation by tanh, as transformers reads them.
+Status read1(const FieldReader& in, ModelConfigFields&) {
+  std::string word;
+  return in.choice("hidden_act", {"gelu", "gelu_pytorch_tanh"}, "gelu_pytorch_tanh", word);
+}
 
 // null is no cap.
 Status read_cap(const FieldReader& in, const char* key, double missing, ModelConfigFields& out) {
@@ -122,6 +138,25 @@ constexpr checkpoint::SizeDefaults sizes(int64_t vocab, int64_t positions, doubl
 }
 
 }  // namespace
+
+const ModelSpec kGemma{.family = {.architecture = "GemmaForCausalLM",
+                                  .model_type = "gemma",
+                                  .sizes = {.vocab = 256000,
+                                            .hidden = 3072,
+                                            .intermediate = 24576,
+                                            .layers = 28,
+                                            .heads = 16,
+                                            .kv_heads = 16,
+                                            .head_dim = 256,
+                                            .positions = 8192,
+                                            .tied = true},
+                                  .fields = kFields1,
+                                  .read = read1,
+                                  .gguf = {.name = "gemma", .centred_norms = true},
+                                  .activation_key = "hidden_activation",
+                                  .activation = "gelu_pytorch_tanh"},
+                       .forward = forward1,
+                       .beyond_float16 = true};
 
 const ModelSpec kGemma2{
     .family = {.architecture = "Gemma2ForCausalLM",

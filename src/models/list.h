@@ -17,6 +17,8 @@
   X(qwen_moe, kQwen3Moe)            \
   X(deepseek, kDeepseekV2)          \
   X(deepseek, kDeepseekV3)          \
+  X(arcee, kArcee)                  \
+  X(gemma, kGemma)                  \
   X(gemma, kGemma2)                 \
   X(gemma, kGemma3)                 \
   X(phi3, kPhi3)                    \

@@ -24,7 +24,6 @@ inline constexpr std::string_view
     kFusedRows = "query, key and value rows in one tensor", kTower = "its vision tower";
 inline constexpr checkpoint::MissingFamily kMissing[] = {
     {"MllamaForConditionalGeneration", "mllama", kLlama, "layers that attend to pictures"},
-    {"ArceeForCausalLM", "arcee", kLlama, "squared ReLU, an MLP without a gate", "arcee"},
     {"BitNetForCausalLM", "bitnet", kLlama, "squared ReLU, norms within the branches", "bitnet"},
     {"InternLM2ForCausalLM", "internlm2", kLlama, kFusedRows, "internlm2"},
     {"BaichuanForCausalLM", "baichuan", kLlama, kFusedRows, "baichuan"},
@@ -39,7 +38,6 @@ inline constexpr checkpoint::MissingFamily kMissing[] = {
     {"Glm4vForConditionalGeneration", "glm4v", kGlm, "its vision tower, positions of three parts"},
     {"Glm4vMoeForConditionalGeneration", "glm4v_moe", "Glm4MoeForCausalLM",
      "its vision tower, positions of three parts"},
-    {"GemmaForCausalLM", "gemma", "Gemma2ForCausalLM", kNoPostNorms, "gemma"},
     {"Gemma3nForCausalLM", "gemma3n_text", kGemma, kGemma3n, "gemma3n"},
     {"Gemma3nForConditionalGeneration", "gemma3n", kGemma, kGemma3n},
     {"Gemma4ForCausalLM", "gemma4_text", kGemma, kGemma4, "gemma4"},

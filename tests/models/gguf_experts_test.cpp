@@ -54,7 +54,9 @@ const char* const kModels[] = {"mixtral_top2",
                                "ministral3",
                                "hunyuan_moe",
                                "llama4",
-                               "olmoe"};
+                               "olmoe",
+                               "gemma",
+                               "arcee"};
 
 std::string gguf_path(const std::string& name) {
   return std::string(REPRISE_SOURCE_DIR) + "/tests/data/gguf/" + name + ".gguf";

@@ -62,7 +62,9 @@ inline const std::vector<std::string>& small_families() {
                                               "llama4",
                                               "llama4_lists",
                                               "glm",
-                                              "olmoe"};
+                                              "olmoe",
+                                              "gemma",
+                                              "arcee"};
   return names;
 }
 

@@ -201,7 +201,7 @@ def windows():
     return cases
 
 
-UNLISTED = """afmoe apertus arcee bamba bitnet bloom codegen dbrx diffllama doge dots1 falcon falcon_h1 flex_olmo gemma gpt2 gpt_bigcode
+UNLISTED = """afmoe apertus bamba bitnet bloom codegen dbrx diffllama doge dots1 falcon falcon_h1 flex_olmo gpt2 gpt_bigcode
  gpt_neo gpt_neox helium jamba jetmoe lfm2 mamba minimax ministral mpt nemotron olmo opt persimmon phi
  phimoe recurrent_gemma rwkv stablelm vaultgemma xglm zamba2""".split()
 

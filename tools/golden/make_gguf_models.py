@@ -32,9 +32,11 @@ SMALL = {"phi3_longrope": "phi3", "gemma2": "gemma2", "gemma3_text_of_images": "
          "minimax_m2": "minimax-m2", "qwen3_next": "qwen3next", "qwen3_5": "qwen35",
          "qwen3_5_moe_text_of_images": "qwen35moe", "granite_hybrid": "granitehybrid", "nemotron_h": "nemotron_h",
          "nemotron_h_moe": "nemotron_h_moe", "ministral3": "mistral3", "hunyuan_moe": "hunyuan-moe",
-         "llama4": "llama4", "olmoe": "olmoe"}
+         "llama4": "llama4", "olmoe": "olmoe", "gemma": "gemma",
+         "arcee": "arcee"}
 DELTA_NETS = {"qwen3next", "qwen35", "qwen35moe"}
-INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "nemotron_h_moe", "smollm3", "mistral3"}
+INTERLEAVED = {"llama", "granite", "granitemoe", "granitehybrid", "nemotron_h", "nemotron_h_moe", "smollm3", "mistral3",
+               "arcee"}
 
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
@@ -430,6 +432,10 @@ def add_of_family(w, arch, config, rope):
         w.add_interleave_moe_layer_step(config["interleave_moe_layer_step"])
         w.add_expert_feed_forward_length(config["intermediate_size"])
         w.add_tensor("rope_freqs.weight", llama3_factors(rope, config["head_dim"]))
+    if arch == "arcee":  # conversion/arcee.py, ArceeModel, which is LlamaModel
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if arch == "olmoe":
         w.add_expert_count(config["num_experts"])
         w.add_expert_used_count(config["num_experts_per_tok"])

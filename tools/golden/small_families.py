@@ -2,8 +2,8 @@
 pattern and one more; post_norm makes branches that end in a norm small beside the residual, as roundings to bf16 grow
 with them; `without` says what must move the logits when it is left out."""
 
-from transformers import (Cohere2Config, CohereConfig, Ernie4_5_MoeConfig, Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
-                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GlmConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig,
+from transformers import (ArceeConfig, Cohere2Config, CohereConfig, Ernie4_5_MoeConfig, Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
+                          Gemma3TextConfig, GemmaConfig, Glm4Config, Glm4MoeConfig, GlmConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig,
                           GraniteMoeHybridConfig, HunYuanDenseV1Config, HunYuanMoEV1Config, Llama4TextConfig, LlamaConfig, MiniMaxM2Config, Ministral3Config, Mistral3Config,
                           NemotronHConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen3_5MoeConfig,
                           Qwen3_5TextConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, Starcoder2Config)
@@ -242,4 +242,9 @@ FAMILIES = [
          without={"part": {"rope_parameters": plain(partial_rotary_factor=1.0)}}),
     dict(cls=OlmoeConfig, name="olmoe", seed=143, style="old", lengths=(1, 7, 61), vocab_size=149, hidden_size=48, intermediate_size=19,
          num_attention_heads=4, num_key_value_heads=2, num_experts=7, num_experts_per_tok=3, rope=plain(), pad_token_id=0),
+    dict(cls=GemmaConfig, name="gemma", seed=144, style="old", vocab_size=149, hidden_size=42, intermediate_size=53,
+         num_attention_heads=3, num_key_value_heads=1, head_dim=14, rope=plain(), pad_token_id=0),
+    dict(cls=ArceeConfig, name="arcee", seed=145, vocab_size=151, hidden_size=48, intermediate_size=61, num_attention_heads=4,
+         num_key_value_heads=2, mlp_bias=True, pad_token_id=0, max_position_embeddings=256,
+         rope={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}),
 ]
