@@ -254,12 +254,17 @@ def measure_families(run):
 def show_families(data):
     cells = {}
     for r in data:
-        if r["model"] != "launch-bound":
-            where = f"{r['model']}: {r['detail']}" if r["detail"] else r["model"]
+        prompt = r["detail"].endswith("one sequence") or "a prompt" in r["detail"]
+        if r["model"] != "launch-bound" and (r["tokens"] >= max(DECODE_ROWS) or not prompt):
+            detail = re.sub(r"\d+ experts, \d+ a token: ", "experts, ", r["detail"])
+            detail = detail.replace("states of ", "").replace("a sequence each", "each")
+            where = f"{r['model']}: {detail}" if detail else r["model"]
             cells.setdefault((r["op"], where), {})[r["tokens"]] = f"{figure(r['fused_us'])}, {share(100 * r['limit_us'] / r['fused_us'])}"
-    columns = (*DECODE_ROWS, PROMPT_ROWS)
-    return table(["op", "shape", *(f"{n} rows: us, share" if n > 1 else "1 row: us, share" for n in columns)],
-                 [[f"`{op}`", where, *(of.get(n, "") for n in columns)] for (op, where), of in cells.items()])
+    columns, rows, seen = (*DECODE_ROWS, PROMPT_ROWS), [], set()
+    for (op, where), of in cells.items():
+        rows.append(["" if op in seen else f"`{op}`", where, *(of.get(n, "") for n in columns)])
+        seen.add(op)
+    return table(["op", "shape", *(f"{n} rows" if n > 1 else "us, share: 1 row" for n in columns)], rows)
 
 
 SET_SHAPES = (("Qwen3-0.6B", "qwen3-0.6b", []),

@@ -148,8 +148,8 @@ std::string_view module_of(std::string_view weight) {
 }
 
 bool is_linear_weight(const CheckpointTensor& t) {
-  // Tables, and the convolution that reads patches, which is a matrix here alone.
-  constexpr std::string_view kOthers[] = {"embed_tokens", "visual.pos_embed", "visual.patch_embed.proj"};
+  // Tables, the convolution that reads patches, which is a matrix here alone, and norms with weights for each head.
+  constexpr std::string_view kOthers[] = {"embed_tokens", "visual.pos_embed", "visual.patch_embed.proj", "norm"};
   const std::string_view module = module_of(t.name);
   return t.shape.size() == 2 && !module.empty() &&
          std::none_of(std::begin(kOthers), std::end(kOthers), [&](auto o) { return module.ends_with(o); });

@@ -461,7 +461,7 @@ OpLimit OpBench::limit(int64_t tokens, const MachineSpeed& machine, const CacheS
     const NodeCost cost = cost_of(*n, sizes);
     compute_us += cost.flops / peak_gflops(machine, cost.dtype) * 1e-3;
     // The peak counts a multiply-add as two.
-    compute_us += 2 * instructions_of(*n, sizes.live) / machine.fp32_gflops * 1e-3;
+    compute_us += 2 * instructions_of(*n, sizes.live, machine.bf16_gflops.has_value()) / machine.fp32_gflops * 1e-3;
   }
   compute_us /= static_cast<double>(copies_);
   if (compute_us > out.us) {

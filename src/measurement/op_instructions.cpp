@@ -56,9 +56,10 @@ bool copies(const Node& n) {
 
 // From memory to fp32, and back with ties to even: where a value is rounded, those steps are part of the definition.
 // bf16 has no instruction that keeps subnormal numbers, so it takes a shift, the odd bit, two sums, NaN apart,
-// narrowing.
-double widening(DType t) { return t == DType::BF16 ? 2 : t == DType::F16 ? 1 : 0; }
-double rounding(DType t) { return t == DType::BF16 ? 7 : t == DType::F16 ? 1 : 0; }
+// narrowing. A processor with instructions for bf16 puts bytes in their places at once, and rounds where a test finds
+// no subnormal number.
+double widening(DType t, bool has_bf16) { return t == DType::BF16 ? (has_bf16 ? 1 : 2) : t == DType::F16 ? 1 : 0; }
+double rounding(DType t, bool has_bf16) { return t == DType::BF16 ? (has_bf16 ? 2 : 7) : t == DType::F16 ? 1 : 0; }
 
 // Whether an op before this one has left the value in registers: it need not be widened again.
 bool computed(const Value* v) {
@@ -68,13 +69,13 @@ bool computed(const Value* v) {
 
 }  // namespace
 
-double instructions_of(const Node& n, const LiveSizes& live) {
+double instructions_of(const Node& n, const LiveSizes& live, bool has_bf16) {
   const OpInstructions* own = known(n);
   if (!own || own->each == 0) return 0;
   const Shape& counted = n.in[own->operand]->type.shape;
-  double each = own->each + rounding(n.out.back()->type.dtype);
+  double each = own->each + rounding(n.out.back()->type.dtype, has_bf16);
   for (const Value* v : n.in)  // a number for each column may stay widened, but counts as if it did not
-    if (!computed(v) && same_dim(v->type.shape.back(), counted.back())) each += widening(v->type.dtype);
+    if (!computed(v) && same_dim(v->type.shape.back(), counted.back())) each += widening(v->type.dtype, has_bf16);
   const double share = static_cast<double>(n.in[own->width]->type.shape.back().value(live)) /
                        static_cast<double>(counted.back().value(live));
   return each * share * static_cast<double>(counted.elements(live));

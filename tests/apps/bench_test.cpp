@@ -102,7 +102,7 @@ TEST(BenchOps, WrongValuesNameTheAllowedOnes) {
            {"--tokens 1,0", "allowed: 1 to 4096"},
            {"--model C", "allowed: all, SmolLM2-135M, Qwen3-0.6B, launch-bound"},
            {"--model C", "gpt-oss-20b"},
-           {"--model C", "Ministral-3-3B, A, B, L, M, T"},
+           {"--model C", "Granite-3.3-2B, A, B, L, M, T"},
            {"--isa sse9", "auto, baseline"},
            {"--repeat 0", "allowed: 1 to"}}) {
     const Outcome o = run_binary("bench ops " + flags);

@@ -81,7 +81,7 @@ float most_different(std::span<const float> a, std::span<const float> b) {
 class VisionTest : public testing::TestWithParam<std::string> {
  protected:
   void logits_are_near(DType dtype, float bound);
-  void logits_are_near_in_half(DType dtype, double least);
+  void logits_are_near_in_half(DType dtype, double least, double factor);
 };
 
 TEST_P(VisionTest, RowsOfTheTowerAreThoseOfTransformers) {
@@ -158,13 +158,13 @@ void VisionTest::logits_are_near(DType dtype, float bound) {
 TEST_P(VisionTest, LogitsAreThoseOfTransformersHoweverThePromptIsCut) { logits_are_near(DType::F32, 1e-4f); }
 
 // Windows, states and towers of random weights make much of a rounding: transformers in bf16 is up to 0.22 of the
-// largest logit from itself in fp32 (tests/data/vision/hf_half_error.json). So the bound is `least`, or one and a half
-// times that distance where it is more: to transformers in fp32, and to its rows in the same type.
-void VisionTest::logits_are_near_in_half(DType dtype, double least) {
+// largest logit from itself in fp32 (tests/data/vision/hf_half_error.json). So bounds are `least`, or where it is more
+// that distance times a factor: to transformers in fp32, and 1.5 to its rows in the same type.
+void VisionTest::logits_are_near_in_half(DType dtype, double least, double factor) {
   const double own = testing_support::error_of_transformers(GetParam(), dtype);
   ASSERT_GT(own, 0);
   const double bound = std::max(least, 1.5 * own);
-  logits_are_near(dtype, static_cast<float>(bound));
+  logits_are_near(dtype, static_cast<float>(std::max(least, factor * own)));
   const VisionGolden golden(GetParam());
   const auto want = golden.half_logits(dtype);
   const auto positions = golden.half_positions();
@@ -181,8 +181,8 @@ void VisionTest::logits_are_near_in_half(DType dtype, double least) {
   EXPECT_LE(worst, bound) << "transformers itself is " << own << " from fp32";
   RecordProperty("from_half", fmt::format("{:.2e}", worst));
 }
-TEST_P(VisionTest, LogitsInBfloat16AreNearThoseOfTransformers) { logits_are_near_in_half(DType::BF16, 2e-2); }
-TEST_P(VisionTest, LogitsInFloat16AreNearThoseOfTransformers) { logits_are_near_in_half(DType::F16, 3e-3); }
+TEST_P(VisionTest, LogitsInBfloat16AreNearThoseOfTransformers) { logits_are_near_in_half(DType::BF16, 2e-2, 1.5); }
+TEST_P(VisionTest, LogitsInFloat16AreNearThoseOfTransformers) { logits_are_near_in_half(DType::F16, 3e-3, 2); }
 
 TEST_P(VisionTest, AllModesGiveTheSameBits) {
   const VisionGolden golden(GetParam());

@@ -28,7 +28,15 @@ inline void rope_head(const typename E::Type* x, const float* table, typename E:
 template <typename E>
 inline void rope_neighbours(const typename E::Type* x, const float* table, typename E::Type* out, int64_t half,
                             int64_t size) {
-  for (int64_t i = 0; i < half; i += 8) {
+  int64_t i = 0;
+  for (; i + 16 <= half; i += 16) {
+    const F32x16 low = E::load(x + 2 * i), high = E::load(x + 2 * i + 16);
+    const F32x16 a = even_lanes(low, high), b = odd_lanes(low, high);
+    const F32x16 c = load(table + i), s = load(table + half + i);
+    E::store(out + i, rope_first(a, b, c, s));
+    E::store(out + half + i, rope_second(a, b, c, s));
+  }
+  for (; i < half; i += 8) {  // the same numbers, those of a pair beside each other
     const int64_t pairs = half - i < 8 ? half - i : 8;
     const F32x16 v = load_n<E>(x + 2 * i, 2 * pairs);
     const F32x16 c = load_n<F32>(table + i, pairs), s = load_n<F32>(table + half + i, pairs);
@@ -38,7 +46,7 @@ inline void rope_neighbours(const typename E::Type* x, const float* table, typen
     store_n<E>(out + i, even_lanes(r, r), pairs);
     store_n<E>(out + half + i, odd_lanes(r, r), pairs);
   }
-  for (int64_t i = 2 * half; i < size; ++i) out[i] = x[i];
+  for (int64_t d = 2 * half; d < size; ++d) out[d] = x[d];
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA
