@@ -144,8 +144,8 @@ float weigh(float* scores, int64_t begin, int64_t end, Range seen) {
 // Columns [d, d + 16 kSegmentAcross) of the results of kSegmentTile queries, of which `rows` are there, over the keys
 // `seen` by any of them.
 template <typename E, int kSegmentAcross>
-void gather(const Segment& s, Range seen, int64_t d, const float* factor, typename E::Type* out, int64_t stride,
-            int64_t rows) {
+[[gnu::always_inline]] inline void gather(const Segment& s, Range seen, int64_t d, const float* factor,
+                                          typename E::Type* out, int64_t stride, int64_t rows) {
   F32x16 sum[kSegmentTile][kSegmentAcross];
   multiply_segment(s.scores + seen.begin, s.shape.columns, s.v + seen.begin * s.shape.width + d, s.shape.width,
                    seen.end - seen.begin, sum);
@@ -156,6 +156,18 @@ void gather(const Segment& s, Range seen, int64_t d, const float* factor, typena
       const int64_t at = d + 16 * c, left = s.size - at;
       if (i < rows) store_n<E>(out + i * stride + at, sum[i][c] * factor[i], left < 16 ? left : 16);
     }
+}
+
+// All columns of these results: a function of its own, so that its loops have the registers.
+template <typename E>
+[[gnu::noinline]] void gather_all(const Segment& s, Range seen, const float* factor, typename E::Type* out,
+                                  int64_t stride, int64_t rows) {
+  const int64_t width = s.shape.width;
+  int64_t d = 0;
+  for (; d + 16 * kSegmentVectors <= width; d += 16 * kSegmentVectors)
+    gather<E, kSegmentVectors>(s, seen, d, factor, out, stride, rows);
+  if constexpr (kSegmentVectors > 1)
+    if (d < width) gather<E, 1>(s, seen, d, factor, out, stride, rows);
 }
 
 // Queries [begin, end) of the sequence, which are rows `stride` apart.
@@ -175,12 +187,7 @@ void attend(const Segment& s, const typename E::Type* q, typename E::Type* out, 
     score(s, from, to_end, scale);
     for (int64_t i = 0; i < rows; ++i)
       factor[i] = weigh(s.scores + i * columns, from, to_end, s.seen(first + i, first + i, window));
-    typename E::Type* to = out + first * stride;
-    int64_t d = 0;
-    for (; d + 16 * kSegmentVectors <= width; d += 16 * kSegmentVectors)
-      gather<E, kSegmentVectors>(s, any, d, factor, to, stride, rows);
-    if constexpr (kSegmentVectors > 1)
-      if (d < width) gather<E, 1>(s, any, d, factor, to, stride, rows);
+    gather_all<E>(s, any, factor, out + first * stride, stride, rows);
   }
 }
 
