@@ -287,8 +287,8 @@ void OpBench::fill() {
 
 void OpBench::route(int64_t tokens) {
   if (case_.one_sequence) {
-    const int32_t borders[] = {0, static_cast<int32_t>(tokens)};
-    std::memcpy(staging_.input(models::kBordersInput).value().data, borders, sizeof borders);
+    const int32_t cu_seqlens[] = {0, static_cast<int32_t>(tokens)};
+    std::memcpy(staging_.input(models::kCuSeqlensInput).value().data, cu_seqlens, sizeof cu_seqlens);
   }
   if (case_.experts == 0) return;
   const Routing routing = Routing::of(tokens, case_.experts, case_.per_token);
