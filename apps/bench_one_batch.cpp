@@ -7,20 +7,14 @@
 
 #include "api/default_model.h"
 #include "api/device_choice.h"
-#include "base/log.h"
-#include "base/progress.h"
 #include "base/terminal.h"
 #include "command.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "engine/engine.h"
 #include "measurement/device_probe.h"
-#include "measurement/drafted_batch.h"
-#include "measurement/machine_probe.h"
-#include "measurement/one_batch.h"
+#include "measurement/one_batch_report.h"
 #include "measurement/step_cost.h"
-#include "see/graph_report.h"
-#include "see/node_cost.h"
 
 namespace reprise::apps {
 
@@ -28,8 +22,6 @@ using namespace api;
 using namespace see;
 
 namespace {
-
-using engine::Engine;
 
 constexpr const char* kModelledTime = "modelled time, not measured on a device";
 
@@ -44,78 +36,6 @@ struct BenchFlags {
   bool json = false;
   spec::SpecOptions speculation = {};  // what the model's settings say
 };
-
-OrderedJson row_json(Engine& engine, const BenchFlags& f, const measurement::OneBatchRow& r,
-                     const MachineSpeed& limits) {
-  const double batch = static_cast<double>(r.batch_size), input = static_cast<double>(f.input_len);
-  const double steps = static_cast<double>(f.output_len - 1);
-  const double weight_bytes = measurement::step_weight_bytes(engine, batch);
-  // The step that makes token i + 1 reads the keys and values of input + i tokens.
-  const double kv_bytes = batch * (input + (steps + 1) / 2) * static_cast<double>(engine.kv_bytes_per_token());
-  const double gbps = r.decode_s > 0 ? (weight_bytes + kv_bytes) * r.decode_steps / r.decode_s / 1e9 : 0;
-  const auto& c = engine.config();
-  const double operations =
-      2 * batch * (input * measurement::layer_weights(c) + static_cast<double>(c.hidden_size * c.vocab_size));
-  const double gflops = r.prefill_s > 0 ? operations / r.prefill_s / 1e9 : 0;
-  // Modelled time is another machine's: this one's limits say nothing about it. Nor do limits of a busy machine.
-  const bool modelled = engine.device().clock_us().has_value();
-  const auto share = [none = modelled || limits.disturbed()](double v, double of) {
-    return none || of <= 0 ? OrderedJson(nullptr) : OrderedJson(v / of * 100);
-  };
-  OrderedJson j;
-  j["batch_size"] = r.batch_size;
-  j["input_len"] = f.input_len;
-  j["output_len"] = f.output_len;
-  if (f.temperature > 0) j["temperature"] = f.temperature;
-  j["graph"] = phase_mode(engine.runner("decode"));
-  j["passes"] = f.model.graph.passes.value_or("all");
-  j["prefill_tok_s"] = r.prefill_s > 0 ? batch * input / r.prefill_s : 0;
-  j["decode_tok_s"] = r.decode_s > 0 ? batch * steps / r.decode_s : 0;
-  j["step_ms_p50"] = r.step_ms_p50;
-  j["step_ms_p99"] = r.step_ms_p99;
-  if (f.speculation.algorithm != spec::Algorithm::None) {
-    j["speculative"] = spec::algorithm_name(f.speculation.algorithm);
-    j["tokens_per_step"] = r.tokens_per_step;
-    j["draft_tokens"] = r.draft_tokens;
-    j["accepted_tokens"] = r.accepted_tokens;
-    j["accepted_per_position"] = r.accepted_at;
-    j["drafts"] = r.drafted_steps;
-  }
-  if (f.acceptance && r.plain_decode_s > 0) {
-    j["synthetic_acceptance"] = *f.acceptance;
-    j["same_answers"] = r.same_answers;
-    j["plain_decode_tok_s"] = batch * steps / r.plain_decode_s;
-    j["speed_up"] = r.decode_s > 0 ? r.plain_decode_s / r.decode_s : 0;
-  }
-  j["host_us"] = r.host_us;
-  j["gap_us"] = r.gap_us;
-  if (f.model.member) {
-    j["ranks"] = f.model.member->world().size;
-    j["rank_wait_us"] = r.rank_wait_us;
-  }
-  j["weight_bytes"] = static_cast<int64_t>(weight_bytes);
-  j["kv_bytes"] = static_cast<int64_t>(kv_bytes);
-  j["achieved_GBps"] = gbps;
-  j["achieved_GFLOPs"] = gflops;
-  j["pct_bandwidth"] = share(gbps, limits.read_GBps_all);
-  j["pct_peak"] = share(gflops, peak_gflops(limits, measurement::multiplied(engine)));
-  return j;
-}
-
-OrderedJson limits_json(measurement::Machine machine, const MachineSpeed& before, const MachineSpeed& after) {
-  const double low = std::min(before.read_GBps_all, after.read_GBps_all);
-  if (low < 0.8 * std::max(before.read_GBps_all, after.read_GBps_all))
-    machine.warnings.push_back(
-        fmt::format("memory bandwidth was {:.1f} GB/s before and {:.1f} after the run: shares of it mean little",
-                    before.read_GBps_all, after.read_GBps_all));
-  OrderedJson j = measurement::machine_json(machine, measurement::between(before, after));
-  for (const auto& [name, speed] : {std::pair{"before", before}, std::pair{"after", after}}) {
-    OrderedJson one = measurement::machine_json({}, speed);
-    for (const char* key : {"cpu", "isa", "threads", "devices", "warnings"}) one.erase(key);
-    j[name] = std::move(one);
-  }
-  return j;
-}
 
 std::string percent(const OrderedJson& v) { return v.is_null() ? "-" : fmt::format("{:.1f}", v.get<double>()); }
 
@@ -213,37 +133,23 @@ Status run_bench(const BenchFlags& f) {
     return invalid("--input-len {} and --output-len {} need a context of {}, but it is {}", f.input_len, f.output_len,
                    f.input_len + f.output_len, engine->context_length());
 
-  const bool drafts = f.speculation.algorithm != spec::Algorithm::None && engine->max_verify_rows() > 0;
-  if (!drafts && f.speculation.algorithm != spec::Algorithm::None)
-    log::notice("no drafts (--speculative-algorithm {} is off): {}", spec::algorithm_name(f.speculation.algorithm),
-                engine->verify_refusal());
-  std::vector<measurement::OneBatchRow> rows;
-  {
-    Progress bar("bench", f.batch_sizes.size() * static_cast<uint64_t>(f.repeat));
-    const measurement::OneBatch plan{
-        f.input_len,   f.output_len,  f.repeat,    static_cast<uint64_t>(f.model.random_seed),
-        f.temperature, f.speculation, f.acceptance};
-    const auto measure = drafts ? measurement::measure_drafted_batch : measurement::measure_one_batch;
-    measurement::OneBatch warm = plan;  // a short run first: memory is touched, threads are awake
-    warm.repeat = 1;
-    warm.output_len = std::min<int64_t>(f.output_len, 4);
-    Progress none("", 1, false);
-    RETURN_IF_ERROR(measure(*engine, warm, f.batch_sizes[0], none).status());
-    for (int64_t batch_size : f.batch_sizes) {
-      ASSIGN_OR_RETURN(measurement::OneBatchRow row, measure(*engine, plan, batch_size, bar));
-      rows.push_back(row);
-    }
-  }
+  const measurement::OneBatch plan{
+      f.input_len,   f.output_len,  f.repeat,    static_cast<uint64_t>(f.model.random_seed),
+      f.temperature, f.speculation, f.acceptance};
+  ASSIGN_OR_RETURN(const auto rows, measurement::measure_batches(*engine, plan, f.batch_sizes));
   const MachineSpeed after = of_device();
   OrderedJson report;
-  report["limits"] = limits_json(machine, before, after);
+  report["limits"] = measurement::limits_json(machine, before, after);
   if (engine->device().clock_us()) {
     report["time"] = kModelledTime;
     report["clock_note"] = clock_lines(engine->device());
   }
+  measurement::RowSettings settings{f.model.graph.passes.value_or("all")};
+  if (f.model.member) settings.ranks = f.model.member->world().size;
   report["rows"] = OrderedJson::array();
   for (const measurement::OneBatchRow& row : rows)
-    report["rows"].push_back(row_json(*engine, f, row, measurement::between(before, after)));
+    report["rows"].push_back(
+        measurement::one_batch_json(*engine, plan, row, measurement::between(before, after), settings));
   if (f.json) {
     fmt::print("{}\n", report.dump());
   } else {

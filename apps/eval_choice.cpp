@@ -5,16 +5,14 @@
 #include <memory>
 
 #include "api/default_model.h"
-#include "api/text_model.h"
 #include "base/elapsed.h"
 #include "base/file.h"
-#include "base/progress.h"
 #include "command.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "evaluation/choice.h"
-#include "evaluation/text_scores.h"
+#include "evaluation/shown_progress.h"
 
 namespace reprise::apps {
 
@@ -32,73 +30,26 @@ struct ChoiceFlags {
   Status check() const { return model.check(); }
 };
 
-// Every ending of every task behind its context; scored from where the tokens leave those of the context alone.
-Result<std::vector<evaluation::TextToScore>> texts_of(const std::vector<evaluation::ChoiceTask>& tasks,
-                                                      const TextModel& model) {
-  std::vector<evaluation::TextToScore> texts;
-  for (const evaluation::ChoiceTask& task : tasks) {
-    ASSIGN_OR_RETURN(const std::vector<int32_t> context, model.encode(task.context));
-    for (const std::string& ending : task.endings) {
-      evaluation::TextToScore text;
-      ASSIGN_OR_RETURN(text.tokens, model.encode(task.context + ending));
-      const auto [a, b] = std::mismatch(context.begin(), context.end(), text.tokens.begin(), text.tokens.end());
-      text.from = std::max<int64_t>(1, a - context.begin());
-      texts.push_back(std::move(text));
-    }
-  }
-  return texts;
-}
-
-Result<std::vector<evaluation::TextScore>> score(engine::Engine& engine, std::vector<evaluation::TextToScore> texts) {
-  std::unique_ptr<Progress> bar;
-  int64_t shown = 0;
-  return evaluation::score_texts(engine, std::move(texts), [&](int64_t now, int64_t total) {
-    if (!bar) bar = std::make_unique<Progress>("scoring", static_cast<uint64_t>(total));
-    bar->advance(static_cast<uint64_t>(now - shown), "tokens");
-    shown = now;
-  });
-}
-
 Status run_choice(const ChoiceFlags& f) {
-  std::vector<evaluation::JsonLine> lines;
-  if (f.data_path.empty()) {
-    lines = evaluation::builtin_choices();
-  } else {
-    ASSIGN_OR_RETURN(lines, evaluation::read_json_lines(f.data_path));
-  }
-  if (f.questions > 0 && lines.size() > static_cast<size_t>(f.questions))
-    lines.resize(static_cast<size_t>(f.questions));
-  ASSIGN_OR_RETURN(const std::vector<evaluation::ChoiceTask> tasks, evaluation::choice_tasks(lines));
+  ASSIGN_OR_RETURN(const auto tasks, evaluation::read_choices(f.data_path, f.questions));
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
-  ASSIGN_OR_RETURN(std::vector<evaluation::TextToScore> texts, texts_of(tasks, text));
   ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
-  for (auto& t : texts) t.adapter = adapter.slot();
+  ASSIGN_OR_RETURN(auto texts, evaluation::choice_texts(tasks, text, adapter.get()));
   int64_t tokens = 0;
   for (const auto& t : texts) tokens += static_cast<int64_t>(t.tokens.size()) - 1;
   const auto begin = std::chrono::steady_clock::now();
-  auto scored = score(*engine, std::move(texts));
+  const auto scored = sched::Scorer(*engine).run(std::move(texts), evaluation::shown_progress("scoring", "tokens"));
   if (!scored) return scored.status().at(f.data_path.empty() ? evaluation::kBuiltin : f.data_path);
   const double seconds = seconds_since(begin);
 
-  size_t right = 0, right_by_byte = 0, next = 0;
-  std::string answers;
-  for (const evaluation::ChoiceTask& task : tasks) {
-    std::vector<double> log_p;
-    for (size_t i = 0; i < task.endings.size(); ++i) log_p.push_back((*scored)[next++].log_p);
-    const evaluation::Choice choice = evaluation::choose(task, log_p);
-    right += choice.by_sum == task.answer;
-    right_by_byte += choice.by_byte == task.answer;
-    const OrderedJson line{
-        {"answer", task.answer}, {"choice", choice.by_sum}, {"choice_per_byte", choice.by_byte}, {"log_p", log_p}};
-    answers += line.dump() + "\n";
-  }
-  if (!f.answers_file.empty()) RETURN_IF_ERROR(write_file_atomically(f.answers_file, answers));
-  const auto n = static_cast<double>(tasks.size());
-  const double accuracy = static_cast<double>(right) / n, per_byte = static_cast<double>(right_by_byte) / n;
+  const evaluation::ChoiceScore score = evaluation::score_choices(tasks, *scored);
+  if (!f.answers_file.empty()) RETURN_IF_ERROR(write_file_atomically(f.answers_file, score.answers));
+  const auto n = static_cast<double>(score.questions);
+  const double accuracy = static_cast<double>(score.right) / n, per_byte = static_cast<double>(score.right_by_byte) / n;
   if (f.json) {
     OrderedJson j;
-    j["questions"] = tasks.size();
+    j["questions"] = score.questions;
     j["accuracy"] = accuracy;
     j["accuracy_per_byte"] = per_byte;
     j["latency_s"] = seconds;
@@ -106,7 +57,7 @@ Status run_choice(const ChoiceFlags& f) {
     fmt::print("{}\n", j.dump());
   } else {
     fmt::print("accuracy {:.3f}, per byte {:.3f} of {} questions; {:.1f} s, {:.1f} tokens/s\n", accuracy, per_byte,
-               tasks.size(), seconds, static_cast<double>(tokens) / seconds);
+               score.questions, seconds, static_cast<double>(tokens) / seconds);
   }
   return Status::ok();
 }

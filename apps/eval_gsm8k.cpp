@@ -1,23 +1,16 @@
 // `reprise eval gsm8k`: the share of grade-school questions that a model answers right.
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 #include <memory>
-#include <optional>
 
 #include "api/default_model.h"
-#include "api/text_generator.h"
-#include "api/text_model.h"
-#include "base/elapsed.h"
 #include "base/file.h"
-#include "base/progress.h"
 #include "command.h"
-#include "common/asked_server.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
+#include "common/server_flags.h"
 #include "evaluation/gsm8k.h"
-#include "evaluation/text_file.h"
 
 namespace reprise::apps {
 
@@ -32,7 +25,7 @@ struct Gsm8kFlags {
   int64_t shots = 5;
   int64_t max_new_tokens = 512;
   std::string answers_file;
-  AskedServer server;
+  ServerFlags server;
   bool json = false;
 
   Status check() {
@@ -46,124 +39,36 @@ struct Gsm8kFlags {
   }
 };
 
-Result<std::vector<Json>> read_questions(const std::string& path) {
-  ASSIGN_OR_RETURN(std::vector<evaluation::JsonLine> lines, evaluation::read_json_lines(path));
-  std::vector<Json> questions;
-  for (evaluation::JsonLine& line : lines) questions.push_back(std::move(line.json));
-  return questions;
-}
-
-Result<std::vector<evaluation::Gsm8kTask>> read_tasks(const Gsm8kFlags& f) {
-  ASSIGN_OR_RETURN(std::vector<Json> questions, read_questions(f.data_path));
-  std::vector<Json> shots;
-  if (f.shots > 0) {
-    // Without a file of their own the first questions are the solved ones, and are not asked.
-    std::vector<Json> own;
-    if (!f.shots_path.empty()) {
-      ASSIGN_OR_RETURN(own, read_questions(f.shots_path));
-    }
-    std::vector<Json>& from = f.shots_path.empty() ? questions : own;
-    const auto n = static_cast<size_t>(f.shots);
-    if (from.size() < n + (f.shots_path.empty() ? 1 : 0))
-      return invalid("{}: {} lines are too few for --num-shots {}", f.shots_path.empty() ? f.data_path : f.shots_path,
-                     from.size(), f.shots);
-    shots.assign(from.begin(), from.begin() + static_cast<int64_t>(n));
-    if (f.shots_path.empty()) questions.erase(questions.begin(), questions.begin() + static_cast<int64_t>(n));
-  }
-  if (f.questions > 0 && static_cast<int64_t>(questions.size()) > f.questions)
-    questions.resize(static_cast<size_t>(f.questions));
-  auto tasks = evaluation::gsm8k_tasks(questions, shots);
-  if (!tasks) return tasks.status().at(f.data_path);
-  return tasks;
-}
-
-// What a model said to all tasks.
-struct Said {
-  std::vector<std::string> answers;
-  int64_t tokens = 0;
-  double seconds = 0;
-};
-
-Result<Said> ask_engine(const Gsm8kFlags& f, const std::vector<evaluation::Gsm8kTask>& tasks) {
+Result<evaluation::Answers> ask(const Gsm8kFlags& f, const std::vector<evaluation::Gsm8kTask>& tasks) {
+  if (f.server.is_asked()) return evaluation::ask_gsm8k(f.server.place(), tasks, f.max_new_tokens);
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, "", *engine));
-  std::vector<sched::GenerationRequest> requests;
-  for (const evaluation::Gsm8kTask& task : tasks) {
-    sched::GenerationRequest r;
-    ASSIGN_OR_RETURN(r.prompt, text.encode(task.prompt));
-    r.sampling.max_new_tokens = f.max_new_tokens;
-    r.sampling.stop = evaluation::gsm8k_stops();
-    requests.push_back(std::move(r));
-  }
   ASSIGN_OR_RETURN(const spec::SpecOptions speculation, f.model.speculation.options());
   ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
   TextGenerator generator(*engine, text.tokenizer(), {!f.model.disable_radix_cache, speculation, adapter.get()});
-  std::vector<TextResult> results;
-  const auto begin = std::chrono::steady_clock::now();
-  {
-    Progress bar("gsm8k", requests.size() * static_cast<uint64_t>(f.max_new_tokens));
-    ASSIGN_OR_RETURN(results, generator.run(requests, [&](size_t, std::string_view) {
-      bar.advance(1);
-      return true;
-    }));
-  }
-  Said said;
-  said.seconds = seconds_since(begin);
-  for (TextResult& r : results) {
-    said.answers.push_back(std::move(r.text).value_or(""));
-    said.tokens += static_cast<int64_t>(r.token_ids.size());
-  }
-  return said;
-}
-
-// The same questions to /v1/completions.
-Result<Said> ask_server(const Gsm8kFlags& f, const std::vector<evaluation::Gsm8kTask>& tasks) {
-  client::GenerationStyle style;
-  style.stop = evaluation::gsm8k_stops();
-  std::vector<client::GenerationCall> calls;
-  for (const evaluation::Gsm8kTask& task : tasks) calls.push_back({task.prompt, 0, f.max_new_tokens});
-  ASSIGN_OR_RETURN(client::LoadRun run,
-                   f.server.ask_all(calls, style, "gsm8k", [](size_t i) { return std::to_string(i + 1); }));
-  Said said;
-  said.seconds = run.duration_s;
-  for (client::GenerationRecord& r : run.records) {
-    said.answers.push_back(std::move(r.text));
-    said.tokens += r.output_tokens;
-  }
-  return said;
+  return evaluation::ask_gsm8k(generator, text, tasks, f.max_new_tokens);
 }
 
 Status run_gsm8k(const Gsm8kFlags& f) {
-  ASSIGN_OR_RETURN(const auto tasks, read_tasks(f));
-  ASSIGN_OR_RETURN(const Said said, f.server.is_asked() ? ask_server(f, tasks) : ask_engine(f, tasks));
-
-  int64_t right = 0, without = 0;
-  std::string answers;
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    const std::string& answer = said.answers[i];
-    const auto number = evaluation::last_number(answer);
-    const bool good = number && evaluation::same_number(*number, tasks[i].expected);
-    right += good;
-    without += !number;
-    answers +=
-        OrderedJson{{"expected", tasks[i].expected}, {"got", number.value_or("")}, {"right", good}, {"text", answer}}
-            .dump(-1, ' ', false, OrderedJson::error_handler_t::replace) +
-        "\n";
-  }
-  if (!f.answers_file.empty()) RETURN_IF_ERROR(write_file_atomically(f.answers_file, answers));
-  const auto n = static_cast<double>(tasks.size());
+  ASSIGN_OR_RETURN(const auto tasks,
+                   evaluation::read_gsm8k({f.data_path, f.shots_path, f.questions, f.shots, "--num-shots"}));
+  ASSIGN_OR_RETURN(const evaluation::Answers said, ask(f, tasks));
+  const evaluation::Gsm8kScore score = evaluation::score_gsm8k(tasks, said.texts);
+  if (!f.answers_file.empty()) RETURN_IF_ERROR(write_file_atomically(f.answers_file, score.answers));
+  const auto n = static_cast<double>(score.questions);
+  const double accuracy = static_cast<double>(score.right) / n, without = static_cast<double>(score.without) / n;
+  const double tok_s = static_cast<double>(said.tokens) / said.seconds;
   if (f.json) {
     OrderedJson j;
-    j["questions"] = tasks.size();
-    j["accuracy"] = static_cast<double>(right) / n;
-    j["invalid"] = static_cast<double>(without) / n;
+    j["questions"] = score.questions;
+    j["accuracy"] = accuracy;
+    j["invalid"] = without;
     j["latency_s"] = said.seconds;
-    j["output_tok_s"] = static_cast<double>(said.tokens) / said.seconds;
+    j["output_tok_s"] = tok_s;
     fmt::print("{}\n", j.dump());
   } else {
-    fmt::print("accuracy {:.3f}, invalid {:.3f} of {} questions; {:.1f} s, {:.1f} tokens/s of output\n",
-               static_cast<double>(right) / n, static_cast<double>(without) / n, tasks.size(), said.seconds,
-               static_cast<double>(said.tokens) / said.seconds);
+    fmt::print("accuracy {:.3f}, invalid {:.3f} of {} questions; {:.1f} s, {:.1f} tokens/s of output\n", accuracy,
+               without, score.questions, said.seconds, tok_s);
   }
   return Status::ok();
 }

@@ -5,12 +5,12 @@
 
 #include "api/default_model.h"
 #include "api/text_model.h"
-#include "base/progress.h"
 #include "command.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "evaluation/perplexity.h"
+#include "evaluation/shown_progress.h"
 #include "evaluation/text_file.h"
 
 namespace reprise::apps {
@@ -43,18 +43,9 @@ Status run_perplexity(const PerplexityFlags& f) {
   options.window = f.window;
   options.max_windows = f.max_windows;
   ASSIGN_OR_RETURN(const ChosenAdapter adapter, ChosenAdapter::open(f.model, *engine));
-  options.adapter = adapter.slot();
+  options.adapter = adapter.get();
   if (const auto bos = engine->config().bos_token_id) options.bos = static_cast<int32_t>(*bos);
-  Result<evaluation::Perplexity> done = error(Code::Internal, "not run");
-  {
-    std::unique_ptr<Progress> bar;
-    int64_t shown = 0;
-    done = evaluation::perplexity(*engine, tokens, options, [&](int64_t now, int64_t total) {
-      if (!bar) bar = std::make_unique<Progress>("scoring", static_cast<uint64_t>(total));
-      bar->advance(static_cast<uint64_t>(now - shown), "tokens");
-      shown = now;
-    });
-  }
+  const auto done = evaluation::perplexity(*engine, tokens, options, evaluation::shown_progress("scoring", "tokens"));
   if (!done) return done.status().at(f.text_file.empty() ? evaluation::kBuiltin : f.text_file);
   const evaluation::Perplexity& p = *done;
   if (f.json) {

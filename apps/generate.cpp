@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/prompt_media.h"
 #include "api/sampling_settings.h"
 #include "api/text_generator.h"
 #include "api/text_model.h"
@@ -13,9 +14,9 @@
 #include "command.h"
 #include "common/chosen_adapter.h"
 #include "common/flags.h"
+#include "common/media_flags.h"
 #include "common/model_flags.h"
 #include "common/report.h"
-#include "common/shown_media.h"
 #include "common/standard_input.h"
 #include "evaluation/text_file.h"
 #include "settings/values.h"
@@ -31,7 +32,7 @@ struct GenerateFlags {
   SamplingSettings sampling;
   std::optional<std::string> prompt, prompt_ids, prompts_file, system;
   std::string chat_template;
-  MediaFiles media;
+  MediaFlags media;
   bool apply_chat_template = false;
   bool json = false;
   bool summary = false;
@@ -52,22 +53,9 @@ struct GenerateFlags {
   }
 };
 
-// The "prompt" or "question" of each line; other keys (an answer, say) are of no interest here.
-Result<std::vector<std::string>> read_prompts(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::vector<evaluation::JsonLine> lines, evaluation::read_json_lines(path));
-  std::vector<std::string> prompts;
-  for (const evaluation::JsonLine& line : lines) {
-    const char* key = line.json.contains("prompt") ? "prompt" : "question";
-    if (!line.json.contains(key) || !line.json[key].is_string())
-      return invalid("{}: a text \"prompt\" or \"question\" was expected", line.place);
-    prompts.push_back(line.json[key].get<std::string>());
-  }
-  return prompts;
-}
-
 // The prompts as text; none of them with --prompt-ids.
 Result<std::vector<std::string>> prompt_texts(const GenerateFlags& f) {
-  if (f.prompts_file) return read_prompts(*f.prompts_file);
+  if (f.prompts_file) return evaluation::read_prompts(*f.prompts_file);
   if (!f.prompt) return std::vector<std::string>();
   if (*f.prompt != "-") return std::vector<std::string>{*f.prompt};
   if (is_terminal(stdin)) fmt::print(stderr, "the prompt is read from here; Ctrl-D ends it\n");
@@ -76,29 +64,14 @@ Result<std::vector<std::string>> prompt_texts(const GenerateFlags& f) {
 }
 
 Result<std::vector<std::vector<int32_t>>> encode_prompts(const GenerateFlags& f, const std::vector<std::string>& texts,
-                                                         const TextModel& text, const ShownMedia& media) {
+                                                         const TextModel& model, const PromptMedia& media) {
   std::vector<std::vector<int32_t>> out;
   if (f.prompt_ids) {
     ASSIGN_OR_RETURN(auto ids, settings::parse_integers(*f.prompt_ids, {0, INT32_MAX}));
     out.emplace_back(ids.begin(), ids.end());
-    return out;
   }
-  for (const std::string& p : texts) {
-    if (!f.apply_chat_template) {
-      std::string prompt = p;
-      if (text.tokenizer()) {
-        ASSIGN_OR_RETURN(prompt, media.told(std::move(prompt), *text.tokenizer()));
-      }
-      ASSIGN_OR_RETURN(auto ids, text.encode(prompt));
-      out.push_back(std::move(ids));
-      continue;
-    }
-    OrderedJson messages = OrderedJson::array();
-    if (f.system) messages.push_back({{"role", "system"}, {"content", *f.system}});
-    messages.push_back({{"role", "user"}, {"content", f.media.content(p)}});
-    ASSIGN_OR_RETURN(std::string prompt, text.render_chat(messages));
-    ASSIGN_OR_RETURN(prompt, media.told(std::move(prompt), *text.tokenizer()));
-    ASSIGN_OR_RETURN(auto ids, text.encode_rendered(prompt));
+  for (const std::string& text : texts) {
+    ASSIGN_OR_RETURN(auto ids, encode_prompt(model, text, {f.apply_chat_template, f.system}, f.media, media));
     out.push_back(std::move(ids));
   }
   return out;
@@ -133,7 +106,7 @@ Status run_generate(const GenerateFlags& f) {
   ASSIGN_OR_RETURN(const std::vector<std::string> texts, prompt_texts(f));
   ASSIGN_OR_RETURN(auto engine, open_engine(f.model));
   ASSIGN_OR_RETURN(const TextModel text, TextModel::open(f.model, f.chat_template, *engine));
-  ASSIGN_OR_RETURN(const ShownMedia media, ShownMedia::read(f.media, *engine));
+  ASSIGN_OR_RETURN(const PromptMedia media, PromptMedia::read(f.media, *engine));
   ASSIGN_OR_RETURN(auto prompts, encode_prompts(f, texts, text, media));
   say_quiet_start(f.model, *engine);
   std::vector<sched::GenerationRequest> requests;

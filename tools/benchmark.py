@@ -228,6 +228,18 @@ def ops_section(*flags):
     return lambda run: run.ours("bench", "ops", "--dtype", "bfloat16", *flags)["rows"], show_ops
 
 
+OTHER_OPS = ("gated_delta", "state_space", "causal_conv", "segment_attention", "layer_norm", "gelu")
+
+
+def measure_ops(run):
+    """All ops of a decoder, and those of states and encoders, each in the shapes of its own models."""
+    measured = ["bench", "ops", "--dtype", "bfloat16", "--tokens", "1,64", "--repeat", 5]
+    rows = run.ours(*measured, "--model", "Qwen3-0.6B")["rows"]
+    for op in OTHER_OPS:
+        rows += run.ours(*measured, "--filter", op)["rows"]
+    return rows
+
+
 def show_ops(data):
     return table(["op", "shape", "fused, us", "parts, us", "ratio", "share of the limit"],
                  [[f"`{r['op']}`", r["shape"], figure(r["fused_us"]),
@@ -311,6 +323,26 @@ def show_sets(data):
             rows.append(row)
     return table(["", "batch", *(f"{what}, `{name}`" if name in sets else "best / best"
                                  for what in ("prefill tok/s", "decode tok/s") for name in (*sets, ""))], rows)
+
+
+def measure_prompt_parts(run):
+    """What a prompt's step spends on linears and on attention, each form in turn."""
+    out = {form: [] for form in SET_FORMS}
+    for form in in_turn(run.args.rounds, tuple(SET_FORMS)):
+        out[form].append(run.ours(
+            "graph", "profile", "--phase", "prefill", "--context", 512, "--model-path", run.shapes / "qwen3-0.6b",
+            "--load-format", "dummy", "--dtype", "bfloat16", "--log-level", "warning", *SET_FORMS[form]))
+    return [{"form": form, "step_ms": [p["step_us"] / 1e3 for p in profiles],
+             **{part: [sum(o["span_us"] for o in p["ops"] if re.match(pattern, o["op"])) / 1e3 for p in profiles]
+                for part, pattern in PROMPT_PARTS.items()}} for form, profiles in out.items()]
+
+
+PROMPT_PARTS = {"linear layers": "linear", "attention": "paged_attention"}
+
+
+def show_prompt_parts(data):
+    return table(["milliseconds", "whole step", *PROMPT_PARTS],
+                 [[e["form"], *(", ".join(map(figure, e[key])) for key in ("step_ms", *PROMPT_PARTS))] for e in data])
 
 
 BLOCK_TOKENS = (1, 4, 8, 16, 64, 256, 512)
@@ -628,7 +660,12 @@ SECTIONS = {
     "modes": ("Graph modes side by side", 25, measure_modes, show_modes),
     "fused": ("Fused ops compared with their parts", 8, *ops_section("--model", "Qwen3-0.6B", "--tokens", "1,16,64")),
     "families": ("Ops of newer families", 6, measure_families, show_families),
+    "ops": ("Ops one by one", 12, measure_ops, show_ops),
+    "few-rows": ("Linears of few rows", 40, *peers_section(
+        "Qwen3-0.6B-few-rows", "qwen3-0.6b", "--formats", "bf16,q8_0,q4_k_m", "--only", "batch", "--batches", "1,2,4,8,16")),
     "sets": ("Instruction sets in turn", 45, measure_sets, show_sets),
+    "prompt-parts": ("Parts of a prompt", 5, measure_prompt_parts, show_prompt_parts),
+    "tiles": ("Products of a prompt", 3, *ops_section("--model", "Qwen3-0.6B", "--filter", "linear", "--tokens", 512)),
     "block-sets": ("GGUF blocks on tile registers", 15, measure_block_sets, show_block_sets),
     "onednn": ("Linears compared with oneDNN", 10, measure_onednn, show_lines),
     "sampled": ("Sampled beside greedy decode", 3, measure_sampled, show_sampled),
@@ -658,9 +695,12 @@ def roof_tok_s(form, batch, row, limits):
 
 
 def roof_shares(data):
-    """{form: [(batch, share of ours, share of the peer)]} of a section with peers, in percent."""
+    """{form: [(batch, share of ours, share of the peer)]} of a section with peers, in percent. Files of several block
+    formats have no single number of bytes a weight, and are left out."""
     out = {}
     for form, found in data["forms"].items():
+        if form not in BYTES_OF_A_WEIGHT:
+            continue
         points = []
         for cell, v in found["cells"].items():
             batch = re.fullmatch(r"batch (\d+)", cell)

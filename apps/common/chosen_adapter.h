@@ -15,7 +15,6 @@ class ChosenAdapter {
   static Result<ChosenAdapter> open(const ModelFlags& flags, engine::Engine& engine);
 
   const sched::AdapterPtr& get() const { return adapter_; }  // null: the model alone
-  int32_t slot() const { return adapter_ ? adapter_->slot : 0; }
 
  private:
   std::unique_ptr<sched::AdapterTable> table_;  // null: the engine has no slots

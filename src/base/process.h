@@ -22,4 +22,9 @@ Result<ProcessResult> run_process(const std::vector<std::string>& command,
                                   const std::vector<std::pair<std::string, std::string>>& environment = {},
                                   const std::function<void()>& tick = {});
 
+// run_process(), or what plays it in a test.
+using RunProgram = std::function<Result<ProcessResult>(
+    const std::vector<std::string>& command, const std::vector<std::pair<std::string, std::string>>& environment,
+    const std::function<void()>& tick)>;
+
 }  // namespace reprise

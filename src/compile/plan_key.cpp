@@ -108,8 +108,8 @@ void KeyBuilder::add(const PipelineOptions& options) {
   add("ranks", fmt::format("{}/{}/{}/{}/{}", options.ranks.rank, options.ranks.size, options.ranks.experts,
                            options.ranks.sequences, options.ranks.reduce));
   for (const std::string_view name :
-       {options.part_inputs.slots, options.part_inputs.borders, options.part_inputs.part_rows,
-        options.part_inputs.own_slots, options.part_inputs.own_borders, options.part_inputs.own_rows})
+       {options.part_inputs.slots, options.part_inputs.cu_seqlens, options.part_inputs.part_rows,
+        options.part_inputs.own_slots, options.part_inputs.own_cu_seqlens, options.part_inputs.own_rows})
     add("input of a part", name);
   add("lora", fmt::format("{}/{}/{}", options.lora.count, options.lora.rank, options.lora.ids));
   add("streams", options.streams);

@@ -517,8 +517,8 @@ Status Engine::choose_numbers() {
                                      options_.reduce_over_ranks};
   if (options_.dispatch && options_.member && options_.ep_size == options_.member->world().size)
     options_.graph.pipeline.ranks.sent_tokens = models::kSharedTokens;
-  options_.graph.pipeline.part_inputs = {models::kSlotsInput,    models::kBordersInput,    models::kPartRowsInput,
-                                         models::kOwnSlotsInput, models::kOwnBordersInput, models::kOwnRowsInput};
+  options_.graph.pipeline.part_inputs = {models::kSlotsInput,    models::kCuSeqlensInput,    models::kPartRowsInput,
+                                         models::kOwnSlotsInput, models::kOwnCuSeqlensInput, models::kOwnRowsInput};
   const DeviceInfo& device = platform_.device->info();
   if (device.index_dtype != DType::I32)
     return error(Code::Unsupported, "{}: this build fills tables with i32 indices; the device's kernels take {}",

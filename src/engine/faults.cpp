@@ -39,7 +39,7 @@ void add_row_of_part(int part, int64_t tokens, const StepStage& stage) {
 // A row beyond the batch takes part, and its slot is that of a token cached earlier.
 bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveSizes& live) {
   const auto all_tokens = stage.ints(models::kTokensInput), slots = stage.ints(models::kSlotsInput),
-             borders = stage.ints(models::kBordersInput);
+             cu_seqlens = stage.ints(models::kCuSeqlensInput);
   const int64_t tokens = live.value[models::kTokens];
   const int64_t each = kPhases[phase_of(items, false)].each;
   if (each > 1) return false;
@@ -48,7 +48,7 @@ bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveS
   for (const StepItem& item : items)
     if (!victim && item.part == items.back().part && item.sequence->cached() > 0) victim = &item;
   if (!victim || slots.empty() || tokens >= static_cast<int64_t>(slots.size())) return false;
-  if (decode && live.value[models::kQueryBorders] >= static_cast<int64_t>(borders.size())) return false;
+  if (decode && live.value[models::kCuSeqlens] >= static_cast<int64_t>(cu_seqlens.size())) return false;
   const int64_t past = victim->sequence->cached() - 1;
   const int64_t page = victim->sequence->pages()[static_cast<size_t>(past / kv::kPageTokens)];
   all_tokens[tokens] = 1;
@@ -56,8 +56,8 @@ bool leak_padding(std::span<const StepItem> items, const StepStage& stage, LiveS
   live.value[models::kTokens] = tokens + 1;
   if (decode) {
     const int64_t row = live.value[models::kSequences]++;
-    live.value[models::kQueryBorders]++;
-    borders[row + 1] = static_cast<int32_t>(tokens + 1);
+    live.value[models::kCuSeqlens]++;
+    cu_seqlens[row + 1] = static_cast<int32_t>(tokens + 1);
   }
   add_row_of_part(victim->part, tokens, stage);
   return true;
@@ -72,7 +72,7 @@ bool bring_back_tokens(std::span<const int32_t> old, const StepStage& stage, con
 }
 
 bool shorten(const StepStage& stage, const LiveSizes& live) {
-  const auto lens = stage.ints(models::kLengthsInput), starts = stage.ints(models::kBordersInput);
+  const auto lens = stage.ints(models::kLengthsInput), starts = stage.ints(models::kCuSeqlensInput);
   for (int64_t r = 0; r < live.value[models::kSequences] && !lens.empty(); ++r) {
     if (lens[r] <= starts[r + 1] - starts[r]) continue;  // queries must keep a position
     --lens[r];

@@ -357,7 +357,7 @@ LiveSizes ProgramBuilder::frozen(size_t phase, int64_t size, const PoolSizes& po
   LiveSizes live;
   live.value[models::kTokens] = size;
   live.value[models::kSequences] = rows;
-  live.value[models::kQueryBorders] = rows + 1;
+  live.value[models::kCuSeqlens] = rows + 1;
   live.value[models::kLogitRows] = p.each > 0 ? size : trace_.max_sequences;
   live.value[models::kPoolPages] = pools.all_pages();
   live.value[models::kStateSlots] = pools.slots;
@@ -382,7 +382,7 @@ Result<std::unique_ptr<CompiledModel>> ProgramBuilder::compile(size_t phase, Kin
   request.heads = {std::begin(kStepHeads), std::end(kStepHeads)};
   request.size_symbols = {models::kTokens, models::kSharedTokens};
   if (kPhases[phase].each > 0)
-    request.size_symbols = {models::kTokens, models::kSharedTokens, models::kSequences, models::kQueryBorders,
+    request.size_symbols = {models::kTokens, models::kSharedTokens, models::kSequences, models::kCuSeqlens,
                             models::kLogitRows};
   return CompiledModel::compile(std::move(it->graph), it->selection, std::move(it->plan), request);
 }

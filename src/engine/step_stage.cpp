@@ -100,7 +100,7 @@ Result<LiveSizes> StepStage::fill(std::span<const StepItem> items, const PoolSiz
     parts_.push_back(p);
   }
   size[models::kSequences] = static_cast<int64_t>(parts_.size());
-  size[models::kQueryBorders] = size[models::kSequences] + 1;
+  size[models::kCuSeqlens] = size[models::kSequences] + 1;
   size[models::kPoolPages] = pools.all_pages();
   size[models::kStateSlots] = pools.slots;
   size[models::kSourcePages] = pools.source_pages + 1;
@@ -149,8 +149,8 @@ void StepStage::see_part(int part, const PoolSizes& pools) {
   for (const Input& in : inputs_) {
     const std::string_view name = in.spec->name;
     if (!in.spec->destination || !name.starts_with(kPrefix)) continue;
-    models::see_part({ints(models::kPartRowsInput), ints(name.substr(kPrefix.size())), ints(models::kBordersInput),
-                      models::ints(in.view), ints(models::kOwnBordersInput), own_rows},
+    models::see_part({ints(models::kPartRowsInput), ints(name.substr(kPrefix.size())), ints(models::kCuSeqlensInput),
+                      models::ints(in.view), ints(models::kOwnCuSeqlensInput), own_rows},
                      part, rows_of({}));
   }
 }

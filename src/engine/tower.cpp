@@ -21,8 +21,8 @@ void write_number(DType dtype, void* out, size_t i, float x) {
 LiveSizes tower_sizes(int64_t rows, int64_t windows) {
   LiveSizes live;
   live.value[models::kMergedRows] = rows;
-  live.value[models::kImageBorders] = 2;
-  live.value[models::kWindowBorders] = windows + 1;
+  live.value[models::kImageCuSeqlens] = 2;
+  live.value[models::kWindowCuSeqlens] = windows + 1;
   return live;
 }
 
@@ -155,11 +155,11 @@ Status Tower::stage(const ImageInput& image, const models::TowerLayout& layout) 
   }
   staging_.use(models::kPatchesInput, static_cast<int64_t>(layout.order.size() * width));
   RETURN_IF_ERROR(write_all(staging_, std::string(models::kPlacesInput), layout.places));
-  RETURN_IF_ERROR(write_all(staging_, std::string(models::kImageBordersInput),
+  RETURN_IF_ERROR(write_all(staging_, std::string(models::kImageCuSeqlensInput),
                             std::vector<int32_t>{0, static_cast<int32_t>(layout.order.size())}));
   if (vision_.window > 0) {
     // Windows that a capture has and the image has not are empty.
-    ASSIGN_OR_RETURN(const TensorView windows, staging_.input(models::kWindowBordersInput));
+    ASSIGN_OR_RETURN(const TensorView windows, staging_.input(models::kWindowCuSeqlensInput));
     const auto borders = models::ints(windows);
     std::fill(std::copy(layout.windows.begin(), layout.windows.end(), borders.begin()), borders.end(),
               layout.windows.back());

@@ -60,6 +60,34 @@ Result<std::vector<ChoiceTask>> choice_tasks(const std::vector<JsonLine>& lines)
   return tasks;
 }
 
+Result<std::vector<ChoiceTask>> read_choices(const std::string& path, int64_t most) {
+  std::vector<JsonLine> lines;
+  if (path.empty()) {
+    lines = builtin_choices();
+  } else {
+    ASSIGN_OR_RETURN(lines, read_json_lines(path));
+  }
+  if (most > 0 && lines.size() > static_cast<size_t>(most)) lines.resize(static_cast<size_t>(most));
+  return choice_tasks(lines);
+}
+
+Result<std::vector<sched::TextToScore>> choice_texts(const std::vector<ChoiceTask>& tasks, const api::TextModel& model,
+                                                     const sched::AdapterPtr& adapter) {
+  std::vector<sched::TextToScore> texts;
+  for (const ChoiceTask& task : tasks) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> context, model.encode(task.context));
+    for (const std::string& ending : task.endings) {
+      sched::TextToScore text;
+      ASSIGN_OR_RETURN(text.tokens, model.encode(task.context + ending));
+      const auto [a, b] = std::mismatch(context.begin(), context.end(), text.tokens.begin(), text.tokens.end());
+      text.from = std::max<int64_t>(1, a - context.begin());
+      text.adapter = adapter;
+      texts.push_back(std::move(text));
+    }
+  }
+  return texts;
+}
+
 Choice choose(const ChoiceTask& task, const std::vector<double>& log_p) {
   std::vector<double> by_byte;
   for (size_t i = 0; i < log_p.size(); ++i) by_byte.push_back(log_p[i] / static_cast<double>(task.endings[i].size()));
@@ -67,6 +95,23 @@ Choice choose(const ChoiceTask& task, const std::vector<double>& log_p) {
     return static_cast<size_t>(std::max_element(v.begin(), v.end()) - v.begin());
   };
   return {best(log_p), best(by_byte)};
+}
+
+ChoiceScore score_choices(const std::vector<ChoiceTask>& tasks, const std::vector<sched::TextScore>& scores) {
+  ChoiceScore out;
+  out.questions = tasks.size();
+  size_t next = 0;
+  for (const ChoiceTask& task : tasks) {
+    std::vector<double> log_p;
+    for (size_t i = 0; i < task.endings.size(); ++i) log_p.push_back(scores[next++].log_p);
+    const Choice choice = choose(task, log_p);
+    out.right += choice.by_sum == task.answer;
+    out.right_by_byte += choice.by_byte == task.answer;
+    const OrderedJson line{
+        {"answer", task.answer}, {"choice", choice.by_sum}, {"choice_per_byte", choice.by_byte}, {"log_p", log_p}};
+    out.answers += line.dump() + "\n";
+  }
+  return out;
 }
 
 }  // namespace reprise::evaluation

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "evaluation/text_file.h"
+
 namespace reprise::evaluation {
 namespace {
 
@@ -36,6 +38,13 @@ Number parse(std::string_view text) {
   return n;
 }
 
+Result<std::vector<Json>> read_questions(const std::string& path) {
+  ASSIGN_OR_RETURN(std::vector<JsonLine> lines, read_json_lines(path));
+  std::vector<Json> questions;
+  for (JsonLine& line : lines) questions.push_back(std::move(line.json));
+  return questions;
+}
+
 }  // namespace
 
 Result<std::vector<Gsm8kTask>> gsm8k_tasks(const std::vector<Json>& questions, const std::vector<Json>& shots) {
@@ -55,6 +64,68 @@ Result<std::vector<Gsm8kTask>> gsm8k_tasks(const std::vector<Json>& questions, c
     tasks.push_back({fmt::format("{}Question: {}\nAnswer:", head, question), *expected});
   }
   return tasks;
+}
+
+Result<std::vector<Gsm8kTask>> read_gsm8k(const Gsm8kSource& source) {
+  ASSIGN_OR_RETURN(std::vector<Json> questions, read_questions(source.questions));
+  std::vector<Json> shots;
+  if (source.shots_each > 0) {
+    const bool among = source.shots.empty();
+    std::vector<Json> own;
+    if (!among) {
+      ASSIGN_OR_RETURN(own, read_questions(source.shots));
+    }
+    std::vector<Json>& from = among ? questions : own;
+    const auto n = static_cast<size_t>(source.shots_each);
+    if (from.size() < n + (among ? 1 : 0))
+      return invalid("{}: {} lines are too few for {} {}", among ? source.questions : source.shots, from.size(),
+                     source.shots_from, source.shots_each);
+    shots.assign(from.begin(), from.begin() + source.shots_each);
+    if (among) questions.erase(questions.begin(), questions.begin() + source.shots_each);
+  }
+  if (source.most_questions > 0 && static_cast<int64_t>(questions.size()) > source.most_questions)
+    questions.resize(static_cast<size_t>(source.most_questions));
+  auto tasks = gsm8k_tasks(questions, shots);
+  if (!tasks) return tasks.status().at(source.questions);
+  return tasks;
+}
+
+Result<Answers> ask_gsm8k(api::TextGenerator& generator, const api::TextModel& model,
+                          const std::vector<Gsm8kTask>& tasks, int64_t max_new_tokens) {
+  std::vector<sched::GenerationRequest> requests;
+  for (const Gsm8kTask& task : tasks) {
+    sched::GenerationRequest r;
+    ASSIGN_OR_RETURN(r.prompt, model.encode(task.prompt));
+    r.sampling.max_new_tokens = max_new_tokens;
+    r.sampling.stop = gsm8k_stops();
+    requests.push_back(std::move(r));
+  }
+  ModelQuestions questions{.title = "gsm8k", .count = tasks.size(), .max_new_tokens = max_new_tokens};
+  questions.request = [&](size_t i) { return std::move(requests[i]); };
+  return ask_model(generator, questions);
+}
+
+Result<Answers> ask_gsm8k(const AskedServer& server, const std::vector<Gsm8kTask>& tasks, int64_t max_new_tokens) {
+  ServerQuestions questions{.title = "gsm8k"};
+  questions.style.stop = gsm8k_stops();
+  for (const Gsm8kTask& task : tasks) questions.calls.push_back({task.prompt, 0, max_new_tokens});
+  questions.name = [](size_t i) { return std::to_string(i + 1); };
+  return ask_server(server, questions);
+}
+
+Gsm8kScore score_gsm8k(const std::vector<Gsm8kTask>& tasks, const std::vector<std::string>& answers) {
+  Gsm8kScore score;
+  score.questions = tasks.size();
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const auto number = last_number(answers[i]);
+    const bool right = number && same_number(*number, tasks[i].expected);
+    score.right += right;
+    score.without += !number;
+    const OrderedJson line{
+        {"expected", tasks[i].expected}, {"got", number.value_or("")}, {"right", right}, {"text", answers[i]}};
+    score.answers += line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  }
+  return score;
 }
 
 std::vector<std::string> gsm8k_stops() { return {"Question:", "Question", "Assistant:", "<|separator|>"}; }

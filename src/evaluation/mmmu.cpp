@@ -6,6 +6,11 @@
 #include <optional>
 #include <regex>
 
+#include "base/base64.h"
+#include "base/file.h"
+#include "evaluation/text_file.h"
+#include "images/decode.h"
+#include "sched/image_prompt.h"
 #include "text/unicode.h"
 
 namespace reprise::evaluation {
@@ -141,6 +146,48 @@ size_t words_of(std::string_view text) {
 
 std::string letter(size_t option) { return {static_cast<char>('A' + option)}; }
 
+// The user's message: texts, and `image` between them.
+OrderedJson content_of(const MmmuQuestion& q, OrderedJson image) {
+  OrderedJson content = OrderedJson::array();
+  if (!q.before.empty()) content.push_back({{"type", "text"}, {"text", q.before}});
+  content.push_back(std::move(image));
+  if (!q.behind.empty()) content.push_back({{"type", "text"}, {"text", q.behind}});
+  return content;
+}
+
+// What all requests of a run have in common.
+struct Asked {
+  const api::TextModel& model;
+  const std::string& folder;
+  images::PatchRules rules;
+  int64_t image_token = -1, max_new_tokens = 0;
+};
+
+Result<sched::GenerationRequest> request_of(const Asked& a, const MmmuQuestion& q) {
+  const OrderedJson message{{"role", "user"}, {"content", content_of(q, {{"type", "image"}})}};
+  ASSIGN_OR_RETURN(const auto prompt, a.model.encode_chat(OrderedJson::array({message})));
+  const std::string file = a.folder + "/" + q.image;
+  ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
+  auto image = sched::prepare_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, a.rules);
+  if (!image) return image.status().at(file);
+  ASSIGN_OR_RETURN(sched::ImagePrompt placed, sched::place_images(prompt, {std::move(*image)}, a.image_token));
+  sched::GenerationRequest r;
+  r.prompt = std::move(placed.tokens);
+  r.images = std::move(placed.images);
+  r.sampling.max_new_tokens = a.max_new_tokens;
+  return r;
+}
+
+Result<client::GenerationCall> call_of(const MmmuQuestion& q, const std::string& folder, int64_t max_new_tokens) {
+  const std::string file = folder + "/" + q.image;
+  ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
+  const std::string_view format = images::image_format({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  if (format.empty()) return invalid("{}: no image; allowed: PNG, JPEG, WebP", file);
+  OrderedJson image{{"type", "image_url"},
+                    {"image_url", {{"url", fmt::format("data:image/{};base64,{}", format, base64_of(bytes))}}}};
+  return client::GenerationCall{content_of(q, std::move(image)), 0, max_new_tokens};
+}
+
 }  // namespace
 
 Result<MmmuQuestion> mmmu_question(const Json& line, const std::string& place) {
@@ -177,6 +224,58 @@ Result<MmmuQuestion> mmmu_question(const Json& line, const std::string& place) {
     q.behind = prompt.substr(close + 1);
   }
   return q;
+}
+
+Result<std::vector<MmmuQuestion>> read_mmmu(const std::string& folder, int64_t most) {
+  ASSIGN_OR_RETURN(const std::vector<JsonLine> lines, read_json_lines(folder + "/questions.jsonl"));
+  std::vector<MmmuQuestion> out;
+  for (const JsonLine& line : lines) {
+    ASSIGN_OR_RETURN(MmmuQuestion q, mmmu_question(line.json, line.place));
+    out.push_back(std::move(q));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  if (most > 0 && static_cast<int64_t>(out.size()) > most) out.resize(static_cast<size_t>(most));
+  return out;
+}
+
+Result<Answers> ask_mmmu(api::TextGenerator& generator, const api::TextModel& model, const engine::Engine& engine,
+                         const std::vector<MmmuQuestion>& questions, const std::string& folder,
+                         int64_t max_new_tokens) {
+  const auto& vision = engine.config().vision;
+  if (!vision) return error(Code::Unsupported, "{}", sched::reads_no_images(engine.config()));
+  Asked asked{model, folder, {}, vision->image_token, max_new_tokens};
+  ASSIGN_OR_RETURN(asked.rules, sched::patch_rules(engine.options().model_path, *vision, engine.max_image_rows()));
+  constexpr size_t kTogether = 32;  // patches of a picture take megabytes
+  ModelQuestions all{
+      .title = "mmmu", .count = questions.size(), .together = kTogether, .max_new_tokens = max_new_tokens};
+  all.request = [&](size_t i) { return request_of(asked, questions[i]); };
+  return ask_model(generator, all);
+}
+
+Result<Answers> ask_mmmu(const AskedServer& server, const std::vector<MmmuQuestion>& questions,
+                         const std::string& folder, int64_t max_new_tokens) {
+  ServerQuestions all{.title = "mmmu"};
+  all.style.endpoint = client::Endpoint::Chat;
+  all.style.extra["separate_reasoning"] = false;  // thoughts are scored with the answer, as those of a model here
+  for (const MmmuQuestion& q : questions) {
+    ASSIGN_OR_RETURN(client::GenerationCall call, call_of(q, folder, max_new_tokens));
+    all.calls.push_back(std::move(call));
+  }
+  all.name = [&](size_t i) { return questions[i].id; };
+  return ask_server(server, all);
+}
+
+MmmuScore score_mmmu(const std::vector<MmmuQuestion>& questions, const std::vector<std::string>& answers) {
+  MmmuScore score;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const MmmuQuestion& q = questions[i];
+    std::string got;
+    const bool right = mmmu_right(q, answers[i], &got);
+    for (MmmuShare* s : {&score.all, &score.subjects[q.subject]}) ++s->questions, s->right += right;
+    const OrderedJson line{{"id", q.id}, {"expected", q.answers}, {"got", got}, {"right", right}, {"text", answers[i]}};
+    score.answers += line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  }
+  return score;
 }
 
 std::string mmmu_choice(std::string_view answer, const std::vector<std::string>& options) {

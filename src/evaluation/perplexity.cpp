@@ -6,17 +6,16 @@
 #include <vector>
 
 #include "base/elapsed.h"
-#include "evaluation/text_scores.h"
 
 namespace reprise::evaluation {
 
-Result<Perplexity> perplexity(engine::Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options,
-                              const std::function<void(int64_t, int64_t)>& progress) {
+Result<Perplexity> perplexity(engine::Executor& executor, std::span<const int32_t> tokens,
+                              const PerplexityOptions& options, const sched::ScoreProgress& progress) {
   const int64_t head = options.bos ? 1 : 0;
-  if (options.window < 2 || options.window > engine.context_length())
-    return invalid("a window of {} tokens; allowed: 2 to the context's {}", options.window, engine.context_length());
+  if (options.window < 2 || options.window > executor.context_length())
+    return invalid("a window of {} tokens; allowed: 2 to the context's {}", options.window, executor.context_length());
   const auto body = static_cast<size_t>(options.window - head);
-  std::vector<TextToScore> windows;
+  std::vector<sched::TextToScore> windows;
   for (size_t at = 0; at < tokens.size(); at += body) {
     if (options.max_windows > 0 && static_cast<int64_t>(windows.size()) == options.max_windows) break;
     std::vector<int32_t> window;
@@ -31,9 +30,10 @@ Result<Perplexity> perplexity(engine::Engine& engine, std::span<const int32_t> t
   const auto begin = std::chrono::steady_clock::now();
   Perplexity result;
   result.windows = static_cast<int64_t>(windows.size());
-  ASSIGN_OR_RETURN(const std::vector<TextScore> scores, score_texts(engine, std::move(windows), progress));
-  TextScore all;
-  for (const TextScore& score : scores) {
+  ASSIGN_OR_RETURN(const std::vector<sched::TextScore> scores,
+                   sched::Scorer(executor).run(std::move(windows), progress));
+  sched::TextScore all;
+  for (const sched::TextScore& score : scores) {
     all.log_p += score.log_p;
     all.squares += score.squares;
     all.tokens += score.tokens;

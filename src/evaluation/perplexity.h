@@ -2,25 +2,23 @@
 //
 // The tokens are cut into windows that do not overlap; each window is read from its own beginning (with `bos` in front
 // when the model has one), and every token but a window's first is scored by the probability the model gave it:
-// perplexity = exp(-mean log p). Windows run through Engine::step as several sequences at once, in chunks no larger
-// than the logit rows of a step; by the engine's rule of same bits the result does not depend on how many. The engine
-// must be idle; one thread.
+// perplexity = exp(-mean log p). A Scorer reads the windows (sched/scorer.h), several at once; by the engine's rule of
+// same bits the result does not depend on how many. The executor must be idle; one thread.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 
-#include "engine/engine.h"
+#include "sched/scorer.h"
 
 namespace reprise::evaluation {
 
 struct PerplexityOptions {
-  int64_t window = 512;        // tokens of a window, `bos` included
-  int64_t max_windows = 0;     // 0: all of them
-  std::optional<int32_t> bos;  // put in front of every window; never scored
-  int32_t adapter = 0;         // the LoRA slot it is read through (engine/adapter_slots.h); 0: none
+  int64_t window = 512;                 // tokens of a window, `bos` included
+  int64_t max_windows = 0;              // 0: all of them
+  std::optional<int32_t> bos;           // put in front of every window; never scored
+  sched::AdapterPtr adapter = nullptr;  // the LoRA adapter it is read through; null: the model alone
 };
 
 struct Perplexity {
@@ -32,8 +30,8 @@ struct Perplexity {
   double seconds = 0;
 };
 
-// `progress(done, total)` in scored tokens; may be empty. Fewer than two tokens are an error.
-Result<Perplexity> perplexity(engine::Engine& engine, std::span<const int32_t> tokens, const PerplexityOptions& options,
-                              const std::function<void(int64_t done, int64_t total)>& progress = {});
+// `progress` may be empty. Fewer than two tokens are an error.
+Result<Perplexity> perplexity(engine::Executor& executor, std::span<const int32_t> tokens,
+                              const PerplexityOptions& options, const sched::ScoreProgress& progress = {});
 
 }  // namespace reprise::evaluation

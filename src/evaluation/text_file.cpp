@@ -34,6 +34,18 @@ Result<std::vector<JsonLine>> read_json_lines(const std::string& path) {
   return json_lines(text, path);
 }
 
+Result<std::vector<std::string>> read_prompts(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<JsonLine> lines, read_json_lines(path));
+  std::vector<std::string> prompts;
+  for (const JsonLine& line : lines) {
+    const char* key = line.json.contains("prompt") ? "prompt" : "question";
+    if (!line.json.contains(key) || !line.json[key].is_string())
+      return invalid("{}: a text \"prompt\" or \"question\" was expected", line.place);
+    prompts.push_back(line.json[key].get<std::string>());
+  }
+  return prompts;
+}
+
 std::vector<JsonLine> builtin_choices() {
   return json_lines(std::string(reinterpret_cast<const char*>(kEvalChoicesBytes), kEvalChoicesSize), kBuiltin).value();
 }

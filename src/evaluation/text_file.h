@@ -18,6 +18,9 @@ struct JsonLine {
 // Every non-empty line of a JSONL file; errors name file and line. A file without any is an error.
 Result<std::vector<JsonLine>> read_json_lines(const std::string& path);
 
+// The "prompt" or "question" of each line; other keys (an answer, say) are of no interest here.
+Result<std::vector<std::string>> read_prompts(const std::string& path);
+
 // The whole text of a file; documents of a .jsonl are joined by one empty line. An empty text is an error.
 Result<std::string> read_evaluation_text(const std::string& path);
 

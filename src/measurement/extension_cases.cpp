@@ -28,7 +28,7 @@ OpCase case_of(const Node& n, const Graph& graph, const ModelOfCases& model, int
   c.symbols = graph.symbols();
   const auto bound = [&](models::StepSymbol s) -> int64_t& { return c.symbols[s - 1].bound; };
   bound(models::kTokens) = bound(models::kSequences) = max_tokens;
-  bound(models::kQueryBorders) = max_tokens + 1;
+  bound(models::kCuSeqlens) = max_tokens + 1;
   for (const Value* v : n.in) c.in.push_back(case_type(v->type, model.dtype));
   c.attrs = n.attrs;
   if (const AttrValue* out = c.attrs.find("out"); out && *out == AttrValue(std::string(dtype_name(model.dtype))))

@@ -311,7 +311,7 @@ void OpBench::end_sequence(int64_t tokens) {
     if (o.role != OperandRole::Index || case_.in[i].shape.rank() != 1) continue;
     const int32_t borders[] = {0, size}, length[] = {size}, row[] = {size - 1};
     void* data = staging_.input(o.name).value().data;
-    if (o.name == models::kBordersInput)
+    if (o.name == models::kCuSeqlensInput)
       std::memcpy(data, borders, sizeof borders);
     else
       std::memcpy(data, o.name == models::kLengthsInput ? length : row, sizeof row);

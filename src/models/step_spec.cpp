@@ -237,7 +237,7 @@ void see_part(const PartViews& v, int part, const StepRows& none) {
     v.own_rows[row] = mine ? 1 : 0;
     v.own_slots[row] = mine ? v.slots[row] : none.no_page_slot(static_cast<int64_t>(row));
   }
-  for (size_t i = 0; i < v.own_borders.size(); ++i) v.own_borders[i] = std::clamp(v.borders[i], first, end);
+  for (size_t i = 0; i < v.own_cu_seqlens.size(); ++i) v.own_cu_seqlens[i] = std::clamp(v.cu_seqlens[i], first, end);
 }
 
 int64_t StepRows::edited() const {
@@ -293,57 +293,58 @@ Status StepSpec::check() const {
 
 // What differs over the parts of a world, or what it is made of on the device.
 static void add_part_inputs(const TraceOptions& o, StepSpec& s) {
-  const Dim t(1, kTokens), q(1, kQueryBorders);
+  const Dim t(1, kTokens), q(1, kCuSeqlens);
   s.inputs.push_back(
       {.name = std::string(kPartRowsInput), .type = {DType::I32, {Dim(o.sequence_parts + 1)}}, .producer = part_rows});
   if (!o.parts_on_host) return;
   s.inputs.push_back(
       {.name = std::string(kOwnSlotsInput), .type = {o.index_dtype, {t}}, .producer = slots, .destination = true});
-  s.inputs.push_back({.name = std::string(kOwnBordersInput), .type = {o.index_dtype, {q}}, .producer = cu_seqlens});
+  s.inputs.push_back({.name = std::string(kOwnCuSeqlensInput), .type = {o.index_dtype, {q}}, .producer = cu_seqlens});
   s.inputs.push_back({.name = std::string(kOwnRowsInput), .type = {DType::I32, {t}}, .producer = no_rows});
 }
 
 StepSpec default_step(const checkpoint::ModelConfigFields& f, const TraceOptions& o) {
   using In = nn::StepInputs;
-  const Dim t(1, kTokens), r(1, kSequences), q(1, kQueryBorders), l(1, kLogitRows);
+  const Dim t(1, kTokens), r(1, kSequences), q(1, kCuSeqlens), l(1, kLogitRows);
   const auto ids = [&](Shape shape) { return TensorType{o.index_dtype, shape}; };
   StepSpec s;
   s.token_shares = o.token_shares;
-  s.inputs = {{.name = std::string(kTokensInput),
-               .type = ids({t}),
-               .producer = tokens,
-               .member = &In::tokens,
-               .padding_below = Dim(17),
-               .change = change_token},
-              {.name = "positions",
-               .type = ids({t}),
-               .producer = positions,
-               .member = &In::positions,
-               .padding_below = Dim(23),
-               .change = add_one},
-              {.name = std::string(kSlotsInput),
-               .type = ids({t}),
-               .producer = slots,
-               .member = &In::slots,
-               .destination = true,
-               .change = take_one},
-              {.name = std::string(kPageTableInput),
-               .type = ids({r, Dim(o.max_pages)}),
-               .producer = page_table,
-               .member = &In::page_table,
-               .change = forget_first_page},
-              {.name = std::string(kLengthsInput),
-               .type = ids({r}),
-               .producer = context_lens,
-               .member = &In::context_lens,
-               .change = take_one},
-              {.name = std::string(kBordersInput), .type = ids({q}), .producer = cu_seqlens, .member = &In::cu_seqlens},
-              {.name = "last_rows",
-               .type = ids({l}),
-               .producer = last_rows,
-               .member = &In::last_rows,
-               .padding_below = t,
-               .change = ask_for_another_row}};
+  s.inputs = {
+      {.name = std::string(kTokensInput),
+       .type = ids({t}),
+       .producer = tokens,
+       .member = &In::tokens,
+       .padding_below = Dim(17),
+       .change = change_token},
+      {.name = "positions",
+       .type = ids({t}),
+       .producer = positions,
+       .member = &In::positions,
+       .padding_below = Dim(23),
+       .change = add_one},
+      {.name = std::string(kSlotsInput),
+       .type = ids({t}),
+       .producer = slots,
+       .member = &In::slots,
+       .destination = true,
+       .change = take_one},
+      {.name = std::string(kPageTableInput),
+       .type = ids({r, Dim(o.max_pages)}),
+       .producer = page_table,
+       .member = &In::page_table,
+       .change = forget_first_page},
+      {.name = std::string(kLengthsInput),
+       .type = ids({r}),
+       .producer = context_lens,
+       .member = &In::context_lens,
+       .change = take_one},
+      {.name = std::string(kCuSeqlensInput), .type = ids({q}), .producer = cu_seqlens, .member = &In::cu_seqlens},
+      {.name = "last_rows",
+       .type = ids({l}),
+       .producer = last_rows,
+       .member = &In::last_rows,
+       .padding_below = t,
+       .change = ask_for_another_row}};
   if (o.sequence_parts > 1) add_part_inputs(o, s);
   // Read by what the pass add_lora places, if anything.
   if (o.adapter_slots > 0)

@@ -60,7 +60,7 @@ struct TraceOptions {
 enum StepSymbol : SymbolId {
   kTokens = 1,
   kSequences,
-  kQueryBorders,
+  kCuSeqlens,
   kLogitRows,
   kPoolPages,
   kEditedRows,
@@ -175,16 +175,16 @@ struct StepSpec {
 
 // Inputs that the engine or its checks look at by themselves.
 constexpr std::string_view kTokensInput = "tokens", kSlotsInput = "slots", kPageTableInput = "page_table",
-                           kLengthsInput = "context_lens", kBordersInput = "cu_seqlens", kDrawsInput = "draws",
+                           kLengthsInput = "context_lens", kCuSeqlensInput = "cu_seqlens", kDrawsInput = "draws",
                            kEditsInput = "edits", kEditWordsInput = "edit_words", kPartRowsInput = "part_rows",
-                           kOwnSlotsInput = "own_slots", kOwnBordersInput = "own_borders", kOwnRowsInput = "own_rows",
-                           kStateWriteInput = "state_write", kStateDraftsInput = "state_drafts",
-                           kAdapterIdsInput = "adapter_ids";
-// Where the host reads what differs over parts of a world: slots and borders of the rows of one part alone, which are
-// nowhere and empty for the others, and 1 for each of its rows. Each rank makes its own of what was staged for all.
+                           kOwnSlotsInput = "own_slots", kOwnCuSeqlensInput = "own_cu_seqlens",
+                           kOwnRowsInput = "own_rows", kStateWriteInput = "state_write",
+                           kStateDraftsInput = "state_drafts", kAdapterIdsInput = "adapter_ids";
+// Where the host reads what differs over parts of a world: slots and cu_seqlens of the rows of one part alone, which
+// are nowhere and empty for the others, and 1 for each of its rows. Each rank makes its own of what was staged for all.
 struct PartViews {
-  std::span<const int32_t> part_rows, slots, borders;
-  std::span<int32_t> own_slots, own_borders, own_rows;
+  std::span<const int32_t> part_rows, slots, cu_seqlens;
+  std::span<int32_t> own_slots, own_cu_seqlens, own_rows;
 };
 void see_part(const PartViews& views, int part, const StepRows& none);
 // Caches of hidden states: those that a model keeps, and those of another model that a head reads.
@@ -198,7 +198,7 @@ StepSpec default_step(const checkpoint::ModelConfigFields& fields, const TraceOp
 // other. A state is that of a sequence behind its own tokens; a slot has besides what each draft would change of it.
 std::vector<InputSpec> state_inputs(const TraceOptions& trace);
 
-// What a family of encoders declares: token ids, positions, borders and the rows of results; [T] kinds of tokens
+// What a family of encoders declares: token ids, positions, cu_seqlens and the rows of results; [T] kinds of tokens
 // ("token_types"), and [L] the first row of each sequence with a result ("first_rows"). Nothing is cached.
 StepSpec encoder_step(const TraceOptions& trace);
 

@@ -15,7 +15,7 @@ constexpr double kEps = 1e-6;  // of all norms of these towers
 constexpr double kTheta = 1e4;
 
 struct TowerStep {
-  Tensor table, borders, windows;
+  Tensor table, cu_seqlens, windows;
 };
 
 Tensor tower_norm(Tensor x, const VisionFields& v, const nn::ParamScope& p) {
@@ -32,7 +32,7 @@ Tensor tower_attention(const VisionFields& v, Tensor x, const TowerStep& in, int
                      size);
   };
   const Tensor q = nn::rope(part(0), in.table), k = nn::rope(part(1), in.table);
-  const Tensor seen = nn::segment_attention(q, k, part(2), v.full(block) ? in.borders : in.windows,
+  const Tensor seen = nn::segment_attention(q, k, part(2), v.full(block) ? in.cu_seqlens : in.windows,
                                             1.0 / std::sqrt(static_cast<double>(size)));
   return nn::linear(nn::flatten(seen), p / "proj", v.hidden, true, nn::Shard::None);
 }
@@ -89,13 +89,13 @@ float source_of(int64_t i, int64_t size, int64_t side) {
 Result<Graph> trace_tower(const ModelConfig& config, DType dtype, int64_t max_rows, const OpRegistry& ops) {
   const VisionFields& v = *config.fields.vision;
   Tracer tracer(config.fields.architecture + " vision tower", ops);
-  const Dim rows = tracer.symbol("M", max_rows), borders = tracer.symbol("B", 2);
+  const Dim rows = tracer.symbol("M", max_rows), images = tracer.symbol("B", 2);
   const Dim windows = tracer.symbol("W", max_rows + 1), patches(v.block(), rows.symbol);
   TowerStep step;
   const Tensor input = tracer.input(std::string(kPatchesInput), {dtype, {patches, Dim(v.patch_width())}});
   const Tensor places = tracer.input(std::string(kPlacesInput), {DType::I32, {patches, Dim(2)}});
-  step.borders = tracer.input(std::string(kImageBordersInput), {DType::I32, {borders}});
-  if (v.window > 0) step.windows = tracer.input(std::string(kWindowBordersInput), {DType::I32, {windows}});
+  step.cu_seqlens = tracer.input(std::string(kImageCuSeqlensInput), {DType::I32, {images}});
+  if (v.window > 0) step.windows = tracer.input(std::string(kWindowCuSeqlensInput), {DType::I32, {windows}});
   std::vector<double> axes;
   const nn::RopeSpec rope = tower_rope(v, axes);
   step.table = nn::rope_table_axes(places, rope, axes);

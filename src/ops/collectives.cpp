@@ -290,8 +290,8 @@ void register_collective_ops(OpRegistry& ops) {
           "[E + 1] -> [count + 1]: the borders of groups [first, first + count)");
   ops.add("own_slots(Index slots, Index rows) -> Tensor", infer_own_indices,
           "i32 [T], [2] -> i32 [T]: slots[t] where rows[0] <= t < rows[1], else -1");
-  ops.add("own_borders(Index borders, Index rows) -> Tensor", infer_own_indices,
-          "i32 [N], [2] -> i32 [N]: borders[n], not below rows[0] and not above rows[1]");
+  ops.add("own_cu_seqlens(Index cu_seqlens, Index rows) -> Tensor", infer_own_indices,
+          "i32 [N], [2] -> i32 [N]: cu_seqlens[n], not below rows[0] and not above rows[1]");
   ops.add("gather_groups(Tensor x, Index starts, *, int first, int of) -> Tensor : collective", infer_gather_groups,
           "[S, n], i32 [G + 1] on each rank -> [S, of] on all: rows [starts[0], starts[G]) and columns "
           "[first, first + n) are this rank's; no other rank has them, and rows of no rank are undefined; any type");

@@ -23,7 +23,7 @@ Status Sharder::groups(Node& n) {
   ASSIGN_OR_RETURN(const nn::ExpertRange here, nn::expert_range(all, share_.rank / ways(), share_.experts));
   const Cut mine{here.first, here.count, all};
   std::optional<Cut> cut;
-  ASSIGN_OR_RETURN(Value * borders, own_borders(n.in[starts], mine));
+  ASSIGN_OR_RETURN(Value * borders, own_starts(n.in[starts], mine));
   const int way = share_.rank % ways();
   if (linear && ways() > 1)
     cut = packed_.contains(borders) ? columns_of(way, rows) : share_of_columns(rows, {way, ways()});
@@ -241,7 +241,7 @@ Status Sharder::combine_parts(const Node& n) {
   return Status::ok();
 }
 
-Result<Value*> Sharder::own_borders(const Value* starts, const Cut& mine) {
+Result<Value*> Sharder::own_starts(const Value* starts, const Cut& mine) {
   if (const auto known = borders_.find(starts); known != borders_.end()) return known->second;
   ASSIGN_OR_RETURN(Value * all, whole(starts));
   ASSIGN_OR_RETURN(Node * made, call("own_groups", {all}, {{"first", mine.first}, {"count", mine.count}}));

@@ -15,8 +15,8 @@
 // zero, through all ops that work row by row; gather_groups puts the rows of all ranks together.
 //
 // Where sequences are shared out, a rank's cache has those of its part of the world, with its share of their heads.
-// What works on a cache is given the slots and the borders of the part's sequences alone, so attention meets no other
-// rows, and gather_groups puts the rows of all parts together. What the rank does not attend to stays cut by
+// What works on a cache is given the slots and the cu_seqlens of the part's sequences alone, so attention meets no
+// other rows, and gather_groups puts the rows of all parts together. What the rank does not attend to stays cut by
 // output rows: how many rows a part has is an input of the step, and no graph depends on it.
 #pragma once
 
@@ -27,12 +27,12 @@
 
 namespace reprise {
 
-// Inputs of a step that differ over parts with sequences of their own: slots of rows, borders of sequences, and the
+// Inputs of a step that differ over parts with sequences of their own: slots of rows, cu_seqlens of sequences, and the
 // borders of the parts' rows, by which the former two are made. Where the host reads lengths they are staged as
 // inputs, too, and which rows are this rank's part's: then gather_marked puts the rows of all parts together.
 struct PartInputs {
-  std::string_view slots, borders, part_rows;
-  std::string_view own_slots = {}, own_borders = {}, own_rows = {};  // and of another input X with slots own_X
+  std::string_view slots, cu_seqlens, part_rows;
+  std::string_view own_slots = {}, own_cu_seqlens = {}, own_rows = {};  // and of another input X with slots own_X
 };
 
 // An output besides: the tokens that ranks have drawn without whole logits, kUndecidedToken (ops/draw.h) where not.

@@ -121,20 +121,20 @@ Result<Value*> Sharder::beside_cache(const Node& n, size_t i) {
   ASSIGN_OR_RETURN(Value * all, whole(old));
   if (!old->def->is_input()) return all;
   const std::string& name = old->def->attrs.text("name");
-  const bool borders = name == inputs_.borders;
+  const bool cu_seqlens = name == inputs_.cu_seqlens;
   // What a cache is written at are slots, whichever input has them.
-  if (!borders && (n.op->pure() || n.op->operands[i].role != OperandRole::Index)) return all;
+  if (!cu_seqlens && (n.op->pure() || n.op->operands[i].role != OperandRole::Index)) return all;
   Value*& mine = own_indices_[old];
   if (mine) return mine;
   if (staged_part_) {
-    const std::string staged = borders                 ? std::string(inputs_.own_borders)
+    const std::string staged = cu_seqlens              ? std::string(inputs_.own_cu_seqlens)
                                : name == inputs_.slots ? std::string(inputs_.own_slots)
                                                        : fmt::format("own_{}", name);
     ASSIGN_OR_RETURN(mine, early_input(staged));
     if (!mine) return error(Code::Internal, "the step has no {}, which are {} of a part alone", staged, name);
     return mine;
   }
-  ASSIGN_OR_RETURN(Node * made, call(borders ? "own_borders" : "own_slots", {all, part_}, {}));
+  ASSIGN_OR_RETURN(Node * made, call(cu_seqlens ? "own_cu_seqlens" : "own_slots", {all, part_}, {}));
   c_.applied(*made, fmt::format("rows of the sequences of part {} of {}", share_.part(), share_.sequences));
   return mine = made->result();
 }

@@ -158,7 +158,7 @@ class Sharder {
   Status combine(const Node& n);
   // Parts of the sums of a token's experts are added by the weights of its choice as sums are.
   Status combine_parts(const Node& n);
-  Result<Value*> own_borders(const Value* starts, const Cut& mine);
+  Result<Value*> own_starts(const Value* starts, const Cut& mine);
 
   // Products and lookups (shard_products.cpp).
   Status linear(Node& n);

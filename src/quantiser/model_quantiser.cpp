@@ -9,24 +9,12 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "checkpoint/fit_to_tensors.h"
+#include "evaluation/shown_progress.h"
 #include "models/model.h"
 #include "quantiser/quantised_folder.h"
 
 namespace reprise::quantiser {
 namespace {
-
-// A bar that begins when the work does, for work that says how much of it is done.
-std::function<void(int64_t done, int64_t total)> bar_of(const char* title) {
-  struct Shown {
-    std::unique_ptr<Progress> bar;
-    int64_t done = 0;
-  };
-  return [title, shown = std::make_shared<Shown>()](int64_t now, int64_t total) {
-    if (!shown->bar) shown->bar = std::make_unique<Progress>(title, static_cast<uint64_t>(total));
-    shown->bar->advance(static_cast<uint64_t>(now - shown->done));
-    shown->done = now;
-  };
-}
 
 Result<evaluation::Perplexity> score(const api::ModelSettings& model, const ModelQuantisation& job, const char* title) {
   ASSIGN_OR_RETURN(auto engine, api::open_engine(model, job.notices));
@@ -36,7 +24,7 @@ Result<evaluation::Perplexity> score(const api::ModelSettings& model, const Mode
   options.window = std::min(job.window, engine->context_length());
   options.max_windows = job.max_windows;
   if (const auto bos = engine->config().bos_token_id) options.bos = static_cast<int32_t>(*bos);
-  return evaluation::perplexity(*engine, tokens, options, bar_of(title));
+  return evaluation::perplexity(*engine, tokens, options, evaluation::shown_progress(title));
 }
 
 Result<InputObservations> calibrate(const ModelQuantisation& job) {
@@ -49,7 +37,7 @@ Result<InputObservations> calibrate(const ModelQuantisation& job) {
   ObserveOptions options;
   options.max_tokens = job.calibration_tokens;
   options.window = std::min({options.window, engine->context_length(), engine->max_step_tokens()});
-  return observe_inputs(*engine, tokens, options, bar_of("calibrating"));
+  return observe_inputs(*engine, tokens, options, evaluation::shown_progress("calibrating"));
 }
 
 Result<checkpoint::ModelConfigFields> config_of(const ModelQuantisation& job, checkpoint::Checkpoint& source) {

@@ -88,10 +88,12 @@ Batch form_batch(std::span<const LivePtr> running, const BatchLimits& limits) {
     if (s.take == 0 || rows == 0) continue;
     engine::StepItem item{&s.who->sequence, s.take};
     if (s.who->wants_prompt()) {
-      item.count = item.logits = std::min(s.take, rows);
+      const int64_t unscored = s.who->unscored();
+      item.count = std::min(s.take, unscored + rows);
+      item.logits = std::max<int64_t>(0, item.count - unscored);
       item.logits_too = true;
     }
-    const bool answers = item.count == s.who->sequence.uncached();
+    const bool answers = item.count == s.who->sequence.uncached() && !s.who->request.score_from;
     if (answers) item.logits = std::max<int64_t>(1, item.logits);
     rows -= std::max<int64_t>(1, item.logits);
     batch.items.push_back(item);

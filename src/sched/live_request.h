@@ -16,22 +16,32 @@ namespace reprise::sched {
 struct LiveRequest {
   LiveRequest(RequestId id, Request r, std::span<const int32_t> eos)
       : id(id),
-        sequence(r.prompt, r.second_kind),
+        sequence(tokens_read(r), r.second_kind),
         sampler(r.sampling, r.prompt, eos, r.constraint.get()),
         request(std::move(r)) {
     if (request.adapter) sequence.set_adapter(request.adapter->slot);
     sequence.set_images(request.images);
-    result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+    result.prompt_tokens = sequence.size();
   }
   LiveRequest(const LiveRequest&) = delete;
   LiveRequest& operator=(const LiveRequest&) = delete;
 
   // One token to go: it decodes. Otherwise it reads its prompt, or what it had before it was preempted.
   bool decodes() const { return sequence.uncached() == 1 && !wants_prompt(); }
+  // The last token of a prompt that is scored is only predicted.
+  static std::vector<int32_t> tokens_read(const Request& r) {
+    return {r.prompt.begin(), r.prompt.end() - (r.score_from ? 1 : 0)};
+  }
   // Logits of the prompt are still wanted.
   bool wants_prompt() const {
+    if (request.score_from) return sequence.uncached() > 0;
     return request.prompt_logprobs && !prompt_reported &&
            sequence.cached() < static_cast<int64_t>(request.prompt.size());
+  }
+
+  // Tokens of the prompt in front of the first whose logits are wanted.
+  int64_t unscored() const {
+    return request.score_from ? std::max<int64_t>(0, *request.score_from - 1 - sequence.cached()) : 0;
   }
 
   // Tokens of its answer that steps in flight have yet to give, in front of the one behind its sequence.
@@ -73,6 +83,7 @@ struct LiveRequest {
   std::vector<KeptState> kept;
   std::vector<SampledToken> prompt_logprobs;
   bool prompt_reported = false;            // and given to the sink
+  int64_t scored = 0;                      // so many first tokens of the prompt have their scores, or get none
   bool drafts_begun = false;               // the drafter knows of it
   std::vector<int32_t> drafts;             // of the step that runs
   bool predicted = false;                  // they are from the client's prediction

@@ -75,6 +75,9 @@ class RequestSink {
   // Log-probability of every prompt token but the first, and the best at its place; before the first token, when
   // Request::prompt_logprobs asks for it. The first element has neither.
   virtual void prompt(std::vector<SampledToken> tokens) {}
+  // Log-probabilities of the next of the tokens that Request::score_from asks for, in nats. They come in pieces, in the
+  // order of the tokens, each once; only the end follows the last piece.
+  virtual void scored(std::span<const double> log_p) {}
   // One token; `finish` says when it is the last (Stop: it is an end token). False ends the request here: a stop string
   // was seen. The request then finishes with Stop.
   virtual bool token(const SampledToken& token, FinishReason finish) = 0;
@@ -96,6 +99,7 @@ struct Request {
   AdapterPtr adapter = nullptr;                         // LoRA adapter; null: the model alone
   std::string cache_salt;                               // prefixes are shared within one salt only
   bool prompt_logprobs = false;                         // sampling.logprobs says how many
+  std::optional<int64_t> score_from = {};               // score the prompt from this token on, and answer nothing
   std::vector<int32_t> prediction = {};                 // what its client expects as the answer, for drafts
   std::optional<int64_t> draft_tokens = {};             // rows of it in one step at most, where fewer than the server's
   bool several = false;                                 // others with the same prompt come with it (n > 1)

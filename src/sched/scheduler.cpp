@@ -148,14 +148,20 @@ Status Scheduler::check(const Request& request) const {
   if (executor_.whole_prompts() && size > executor_.max_step_tokens())
     return invalid("the text is {} tokens long, and a step computes {} (`chunked_prefill_size`)", size,
                    executor_.max_step_tokens());
-  if (!pooled && size >= context)
+  if (request.score_from) {
+    if (pooled) return error(Code::Unsupported, "this model gives vectors or scores of texts, and predicts no tokens");
+    if (*request.score_from < 1 || *request.score_from >= size)
+      return invalid("a prompt of {} tokens scored from {} on; allowed: 1 to the last", size, *request.score_from);
+    if (size > context) return invalid("the text is {} tokens long and the context {}", size, context);
+  } else if (!pooled && size >= context) {
     return invalid("the prompt is {} tokens long and the context {}: there is no room for an answer", size, context);
+  }
   for (int32_t id : request.prompt)
     if (id < 0 || id >= vocab)
       return invalid("the prompt holds token {}, which is not in the vocabulary (0 to {})", id, vocab - 1);
   RETURN_IF_ERROR(check_images(request));
   const int64_t pages = executor_.kv_pool().total_pages();
-  if (kv::pages_for(size) > pages)
+  if (kv::pages_for(size - (request.score_from ? 1 : 0)) > pages)
     return error(Code::Invalid,
                  "the prompt of {} tokens needs {} KV pages of {} tokens, but the pool has {} (`max_total_tokens`, "
                  "`mem_fraction_static`)",
@@ -165,7 +171,7 @@ Status Scheduler::check(const Request& request) const {
 
 // The last token that is generated needs no place in the cache.
 int64_t Scheduler::most_new_tokens(const Request& request) const {
-  if (executor_.pooled_size() > 0) return 0;
+  if (executor_.pooled_size() > 0 || request.score_from) return 0;
   const auto size = static_cast<int64_t>(request.prompt.size());
   const int64_t room =
       std::min(executor_.context_length() - size, executor_.kv_pool().total_pages() * kv::kPageTokens - size + 1);

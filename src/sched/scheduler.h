@@ -161,6 +161,7 @@ class Scheduler {
   static Result<SampledToken> take_token(LiveRequest& r, const engine::StepResult& result, size_t row);
   Result<SampledToken> sample_row(LiveRequest& r, const engine::StepResult& result, size_t at);
   Status take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count, std::span<float> logits);
+  void take_scores(LiveRequest& r, int64_t end, std::span<const float> logits);
   void accept(LiveRequest& r, SampledToken token, int64_t end);
   void keep_states(const Submitted& step);
   void finish(LiveRequest& r, FinishReason reason, Status status = {});

@@ -1,5 +1,6 @@
 // Steps: running a batch and handing out what it gave.
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/elapsed.h"
@@ -12,6 +13,14 @@ namespace {
 
 // What one step counts for relative to the next one, in the recent rate.
 constexpr double kFading = 0.95;
+
+// log p of `token` under softmax(logits), in double: 150,000 small terms are summed.
+double log_probability(std::span<const float> logits, int32_t token) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float v : logits) sum += std::exp(static_cast<double>(v) - top);
+  return static_cast<double>(logits[static_cast<size_t>(token)]) - top - std::log(sum);
+}
 
 }  // namespace
 
@@ -296,6 +305,11 @@ void Scheduler::take_rows(const Submitted& step, const engine::StepResult& resul
       for_nothing += rows;
       continue;
     }
+    if (r.request.score_from) {
+      CHECK(row * vocab <= result.logits.size(), "a step returned {} floats for row {}", result.logits.size(), row);
+      take_scores(r, step.ends[i], result.logits.subspan(first * vocab, rows * vocab));
+      continue;
+    }
     if (r.request.prompt_logprobs && !r.prompt_reported) {
       CHECK(row * vocab <= result.logits.size(), "a step returned {} floats for row {}", result.logits.size(), row);
       const Status taken = take_prompt_rows(r, step.ends[i] - item.count, item.count,
@@ -402,6 +416,26 @@ Status Scheduler::take_prompt_rows(LiveRequest& r, int64_t begin, int64_t count,
     r.request.sink->prompt(std::move(r.prompt_logprobs));
   }
   return Status::ok();
+}
+
+// The rows behind the last of the first `end` tokens of the prompt: each scores the token after it. What a preempted
+// request reads again is not scored again.
+void Scheduler::take_scores(LiveRequest& r, int64_t end, std::span<const float> logits) {
+  const auto vocab = static_cast<size_t>(executor_.vocab_size());
+  const auto rows = static_cast<int64_t>(logits.size() / vocab);
+  std::vector<double> log_p;
+  for (int64_t k = 0; k < rows; ++k) {
+    const int64_t at = end - rows + k + 1;
+    if (at < r.scored) continue;
+    const auto row = logits.subspan(static_cast<size_t>(k) * vocab, vocab);
+    log_p.push_back(log_probability(row, r.request.prompt[static_cast<size_t>(at)]));
+    if (!std::isfinite(log_p.back()))
+      return finish(r, FinishReason::Cancelled, error(Code::Internal, "the logits of a step are not finite"));
+  }
+  r.checked = end;
+  if (!log_p.empty()) r.request.sink->scored(log_p);
+  r.scored = std::max(r.scored, end + 1);
+  if (end == r.sequence.size()) finish(r, FinishReason::Stop);
 }
 
 // `end`: the sequence's tokens that the step had cached when it was done; the token comes behind them.

@@ -90,7 +90,7 @@ StepSizes sizes_of(const engine::Engine& e, const ProfileOptions& o) {
   StepSizes s;
   s.live.value[models::kTokens] = decode ? o.batch : o.batch * o.context;
   s.live.value[models::kSequences] = o.batch;
-  s.live.value[models::kQueryBorders] = o.batch + 1;
+  s.live.value[models::kCuSeqlens] = o.batch + 1;
   s.live.value[models::kLogitRows] = o.batch;
   const RankShare& ranks = e.options().graph.pipeline.ranks;
   s.live.value[models::kSharedTokens] =

@@ -24,7 +24,7 @@ void hold_to_or_call(Fields& f, const char* field, AnswerForm form, ChatTools& t
   if (json && !tools.list.is_null()) {
     tools.or_form = true;
     if (!has_call_form(tools.format)) {
-      tools.told = true;
+      tools.in_system_prompt = true;
       tools.format = ToolFormat::Hermes;
     }
     form.calls = CallForm{tools.format, tools.list, tools.several};
@@ -271,11 +271,11 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   if (model.tool_format == ToolFormat::Kimi) call.split.earlier_calls = count_calls(turn.messages);
   call.split.short_ids = model.tool_format == ToolFormat::Mistral;
   if (call.split.short_ids) turn.messages = shorten_ids(std::move(turn.messages));
-  if (tools.told)
+  if (tools.in_system_prompt)
     turn.messages = tell_tools(std::move(turn.messages), tools);
   else if (model.tool_format == ToolFormat::Phi4 && !tools.list.is_null())
     turn.messages = place_tools(std::move(turn.messages), tools.list);
-  OrderedJson shown = tools.told ? OrderedJson() : tools.list;
+  OrderedJson shown = tools.in_system_prompt ? OrderedJson() : tools.list;
   if (model.harmony) {
     if (template_names(model, "thinking")) turn.messages = name_thoughts(std::move(turn.messages));
     shown = describe_tools(std::move(shown));
@@ -284,7 +284,8 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
   marks.hide(turn.messages);
   marks.hide(shown);
   auto prompt = model.chat_template->render(turn.messages, shown, turn.options);
-  if (!prompt && tools.told) prompt = model.chat_template->render(without_system(turn.messages), shown, turn.options);
+  if (!prompt && tools.in_system_prompt)
+    prompt = model.chat_template->render(without_system(turn.messages), shown, turn.options);
   if (!prompt) return f.fail(field, prompt.status().message());
   if (model.images && model.images->videos)
     *prompt = sched::tell_times(std::move(*prompt), call.images, model.images->video_mark, *model.images->videos);

@@ -273,12 +273,12 @@ ChatTools read_tools(Fields& f, const OrderedJson& body, const ServedModel& mode
   out.list = *list;
   out.several = parallel;
   // A template that names no tools would drop them.
-  out.told = !model.chat_template || model.chat_template->source().find("tools") == std::string::npos;
+  out.in_system_prompt = !model.chat_template || model.chat_template->source().find("tools") == std::string::npos;
   if (!chosen || *choice == "auto") {
     out.format = model.tool_format;
     // Its own way to call is not known: it is told one.
     if (out.format == ToolFormat::None) {
-      out.told = true;
+      out.in_system_prompt = true;
       out.format = ToolFormat::Hermes;
     }
     return out;

@@ -19,7 +19,7 @@ struct ChatTools {
   ToolFormat format = ToolFormat::None;  // how calls are written in the answer
   std::string name;                      // of the one tool that must be called
   std::optional<AnswerForm> form;        // what the answer is held to, where a call must come
-  bool told = false;                     // the template shows no tools: tell_tools() does
+  bool in_system_prompt = false;         // the template shows no tools: tell_tools() does
   bool several = true;                   // one answer may call several
   bool or_form = false;                  // the answer is calls, or of another form that the request asks for
 };

@@ -70,14 +70,14 @@ Result<PerturbResult> perturb_inputs(engine::Engine& e, int64_t batch) {
     const auto row = static_cast<size_t>(r);
     bool applied = false;
     ASSIGN_OR_RETURN(const Outcome changed, one_run(e, batch, false, [&](const StagedStep& s) {
-                       const auto borders = s.stage.ints(models::kBordersInput);
-                       if (borders[row + 1] - borders[row] < 2) return;
-                       ++borders[row];
+                       const auto cu_seqlens = s.stage.ints(models::kCuSeqlensInput);
+                       if (cu_seqlens[row + 1] - cu_seqlens[row] < 2) return;
+                       ++cu_seqlens[row];
                        ++s.stage.ints(models::kLengthsInput)[row - 1];
                        applied = true;
                      }));
     if (applied && e.config().num_hidden_layers > 1)
-      compare(prefill, changed, models::kBordersInput, r, {row - 1, row}, {row});
+      compare(prefill, changed, models::kCuSeqlensInput, r, {row - 1, row}, {row});
   }
   return result;
 }

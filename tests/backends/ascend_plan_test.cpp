@@ -29,7 +29,7 @@ TEST(AttentionPlan, StepsMayBeJoined) {
   EXPECT_EQ(p.lengths, (Numbers{5, 130, 2})) << "padding rows read the scratch page";
   EXPECT_EQ(p.tokens, 4);
   EXPECT_EQ(p.sequences, 3);
-  const AttentionPlan none = AttentionPlan::nobody(4, 4, 256, true);
+  const AttentionPlan none = AttentionPlan::dummy(4, 4, 256, true);
   EXPECT_EQ(none.query_end, (Numbers{4}));
   EXPECT_EQ(none.lengths, (Numbers{4}));
 }

@@ -83,7 +83,7 @@ TEST_F(StepStageTest, EveryLengthFillsItsRowAndOnlyIt) {
     const int64_t rows = length > 0 ? 1 : 0;
     EXPECT_EQ(live->value[models::kTokens], length);
     EXPECT_EQ(live->value[models::kSequences], rows);
-    EXPECT_EQ(live->value[models::kQueryBorders], rows + 1);
+    EXPECT_EQ(live->value[models::kCuSeqlens], rows + 1);
     EXPECT_EQ(live->value[models::kLogitRows], rows);
     EXPECT_EQ(live->value[models::kPoolPages], 41);
     EXPECT_EQ(live->value[models::kStateSlots], 9);

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "evaluation/perplexity.h"
-#include "evaluation/text_scores.h"
+#include "sched/scorer.h"
 #include "support/goldens.h"
 #include "support/smollm2.h"
 #include "support/tiny_models.h"
@@ -58,17 +58,17 @@ std::unique_ptr<engine::Engine> open(const std::string& path, const Form& form) 
 
 // log p of every ending of the first `count` questions.
 std::vector<std::vector<double>> endings(engine::Engine& e, size_t count) {
-  std::vector<evaluation::TextToScore> texts;
+  std::vector<sched::TextToScore> texts;
   for (size_t i = 0; i < count; ++i) {
     const Json& q = golden()["choices"][i];
     const Ids context = q["context_ids"];
     for (const Json& ending : q["ending_ids"]) {
-      evaluation::TextToScore text{context, static_cast<int64_t>(context.size())};
+      sched::TextToScore text{context, static_cast<int64_t>(context.size())};
       for (const Json& id : ending) text.tokens.push_back(id);
       texts.push_back(std::move(text));
     }
   }
-  const auto scores = evaluation::score_texts(e, texts);
+  const auto scores = sched::Scorer(e).run(texts);
   EXPECT_TRUE(scores.is_ok()) << scores.status().message();
   std::vector<std::vector<double>> out(count);
   for (size_t i = 0, next = 0; i < count; ++i)

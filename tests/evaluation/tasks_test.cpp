@@ -70,6 +70,15 @@ TEST(EvaluationText, JsonLinesAreJoined) {
   EXPECT_NE(read_evaluation_text(folder / "empty.txt").status().message().find("empty"), std::string::npos);
 }
 
+TEST(EvaluationText, PromptsAreThoseOfEachLine) {
+  const Folder folder;
+  folder.write("p.jsonl", "{\"prompt\": \"a\", \"answer\": 1}\n\n{\"question\": \"b\"}\n");
+  EXPECT_EQ(*read_prompts(folder / "p.jsonl"), (Words{"a", "b"}));
+  folder.write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": 5, \"question\": \"b\"}\n");
+  EXPECT_EQ(read_prompts(folder / "bad.jsonl").status().message(),
+            (folder / "bad.jsonl") + ":2: a text \"prompt\" or \"question\" was expected");
+}
+
 TEST(Choice, LinesOfBothKindsAreRead) {
   const Json own = {{"context", "It is"}, {"choices", {"hot.", " cold."}}, {"answer", 1}};
   const Json hellaswag = {{"ctx", "It is"}, {"endings", {"hot.", "cold."}}, {"label", "1"}, {"ind", 4}};

@@ -1,5 +1,5 @@
 // What `bench one-batch` and the engine take for time where a device's time is modelled.
-#include "measurement/one_batch.h"
+#include "measurement/one_batch_report.h"
 
 #include "api/device_choice.h"
 #include "backends/null/null_device.h"
@@ -111,6 +111,38 @@ TEST(OneBatch, NotesOfTheClockAreLines) {
   EXPECT_EQ(device_json(device)["modelled_time"], OrderedJson(clock_lines(device)));
   EXPECT_TRUE(clock_lines(*null::make_null_device()).empty());
   EXPECT_EQ(null::make_null_device()->clock_us(), std::nullopt);
+}
+
+TEST(OneBatchReport, SharesOfModelledTimeAreNotTold) {
+  auto e = open_clocked();
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  const OneBatch plan{.input_len = 9, .output_len = 6, .repeat = 1};
+  const std::vector<int64_t> sizes{1, 2};
+  const auto rows = measure_batches(**e, plan, sizes);
+  ASSERT_TRUE(rows.is_ok()) << rows.status().message();
+  ASSERT_EQ(rows->size(), 2u);
+  const OneBatchRow& row = (*rows)[1];
+  EXPECT_EQ(row.batch_size, 2);
+  const OrderedJson j = one_batch_json(**e, plan, row, {.read_GBps_all = 40, .fp32_gflops = 100}, {"none", 3});
+  EXPECT_EQ(j["batch_size"], 2);
+  EXPECT_EQ(j["passes"], "none");
+  EXPECT_EQ(j["ranks"], 3);
+  EXPECT_DOUBLE_EQ(j["decode_tok_s"].get<double>(), 2 * 5 / row.decode_s);
+  EXPECT_GT(j["achieved_GBps"].get<double>(), 0);
+  EXPECT_TRUE(j["pct_bandwidth"].is_null() && j["pct_peak"].is_null());
+  EXPECT_FALSE(j.contains("speculative"));
+}
+
+TEST(OneBatchReport, ABandwidthThatMovedIsAWarning) {
+  const OrderedJson steady = limits_json({}, {.read_GBps_all = 40}, {.read_GBps_all = 36});
+  EXPECT_TRUE(steady["warnings"].empty());
+  EXPECT_EQ(steady["read_GBps_all"], 38);
+  EXPECT_EQ(steady["before"]["read_GBps_all"], 40);
+  EXPECT_FALSE(steady["after"].contains("cpu"));
+  const OrderedJson moved = limits_json({}, {.read_GBps_all = 40}, {.read_GBps_all = 31});
+  ASSERT_EQ(moved["warnings"].size(), 1u);
+  EXPECT_EQ(moved["warnings"][0],
+            "memory bandwidth was 40.0 GB/s before and 31.0 after the run: shares of it mean little");
 }
 
 }  // namespace

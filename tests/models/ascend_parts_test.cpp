@@ -107,22 +107,22 @@ void expect_in_every_mode(const std::string& folder, const Shares& shares) {
 // Sequences of 2, 1 and 3 rows in parts 0, 1 and 1; a part 2 has none.
 TEST(AscendParts, ARankSeesTheRowsOfItsPartAlone) {
   const std::vector<int32_t> part_rows{0, 2, 6, 6}, slots{130, 131, 257, 384, 385, 386, -1, -1}, borders{0, 2, 3, 6, 6};
-  std::vector<int32_t> own_slots(8), own_borders(5), own_rows(8);
+  std::vector<int32_t> own_slots(8), own_cu_seqlens(5), own_rows(8);
   const auto see = [&](int part) {
-    models::see_part({part_rows, slots, borders, own_slots, own_borders, own_rows}, part, {{}, true});
+    models::see_part({part_rows, slots, borders, own_slots, own_cu_seqlens, own_rows}, part, {{}, true});
   };
   using Ints = std::vector<int32_t>;
   see(1);
   EXPECT_EQ(own_slots, (Ints{-1, -1, 257, 384, 385, 386, -1, -1}));
-  EXPECT_EQ(own_borders, (Ints{2, 2, 3, 6, 6}));
+  EXPECT_EQ(own_cu_seqlens, (Ints{2, 2, 3, 6, 6}));
   EXPECT_EQ(own_rows, (Ints{0, 0, 1, 1, 1, 1, 0, 0}));
   see(2);
   EXPECT_EQ(own_slots, Ints(8, -1));
-  EXPECT_EQ(own_borders, Ints(5, 6));
+  EXPECT_EQ(own_cu_seqlens, Ints(5, 6));
   EXPECT_EQ(own_rows, Ints(8, 0));
   see(0);
   EXPECT_EQ(own_slots, (Ints{130, 131, -1, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(own_borders, (Ints{0, 2, 2, 2, 2}));
+  EXPECT_EQ(own_cu_seqlens, (Ints{0, 2, 2, 2, 2}));
   EXPECT_EQ(own_rows, (Ints{1, 1, 0, 0, 0, 0, 0, 0}));
 }
 

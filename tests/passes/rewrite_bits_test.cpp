@@ -236,7 +236,7 @@ TEST(PipelineBits, LogitsOfEveryFamilyStay) {
       LiveSizes live = traced.bounds();
       live.value[models::kTokens] = 13;
       live.value[models::kSequences] = live.value[models::kLogitRows] = 2;
-      live.value[models::kQueryBorders] = 3;
+      live.value[models::kCuSeqlens] = 3;
       auto a = test::run_graph(test::copy_of(traced, *platform.ops), platform, live, bytes);
       auto b = test::run_graph(std::move(fused), platform, live, bytes);
       ASSERT_TRUE(a.is_ok()) << a.status().message();

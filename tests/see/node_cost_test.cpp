@@ -25,7 +25,7 @@ std::map<std::string, NodeCost> costs(const std::string& model, DeviceKind devic
   if (!e.is_ok()) return out;
   StepSizes s;
   s.live.value[models::kTokens] = s.live.value[models::kSequences] = s.live.value[models::kLogitRows] = kBatch;
-  s.live.value[models::kQueryBorders] = kBatch + 1;
+  s.live.value[models::kCuSeqlens] = kBatch + 1;
   s.live.value[models::kPoolPages] = pool_tokens / 128 + 1;
   s.cached_tokens = s.score_pairs = kBatch * kContext;
   const Graph& graph = (*e)->runner("decode")->model().graph();

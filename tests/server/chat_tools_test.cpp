@@ -107,11 +107,11 @@ ChatTools tools_of(const OrderedJson& body, const ServedModel& model = {}) {
 
 TEST(ReadTools, AModelWithoutAKnownWayToCallIsToldOne) {
   const ChatTools automatic = tools_of({{"tools", kTools}});
-  EXPECT_TRUE(automatic.told);
+  EXPECT_TRUE(automatic.in_system_prompt);
   EXPECT_EQ(automatic.format, ToolFormat::Hermes);
   EXPECT_FALSE(automatic.form) << "any answer is allowed";
   const ChatTools required = tools_of({{"tools", kTools}, {"tool_choice", "required"}});
-  EXPECT_TRUE(required.told);
+  EXPECT_TRUE(required.in_system_prompt);
   EXPECT_TRUE(required.form) << "the answer is held to a call";
   EXPECT_TRUE(tools_of({{"tools", kTools}, {"tool_choice", "none"}}).list.is_null());
   ServedModel knows;
@@ -119,7 +119,7 @@ TEST(ReadTools, AModelWithoutAKnownWayToCallIsToldOne) {
   ASSERT_TRUE(shows.is_ok());
   knows.chat_template = &*shows;
   knows.tool_format = ToolFormat::Hermes;
-  EXPECT_FALSE(tools_of({{"tools", kTools}}, knows).told);
+  EXPECT_FALSE(tools_of({{"tools", kTools}}, knows).in_system_prompt);
 }
 
 // As Phi-4-mini's model card has it: the functions as a text, in a member of the system message.

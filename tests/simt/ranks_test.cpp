@@ -198,7 +198,7 @@ TEST(CudaRankOps, IdsBordersAndTheLargestOfAll) {
   const TestTensor mine = tensor_of(DType::I32, {2}, {2, 4});
   cpu::expect_same_bits(one("own_slots", {{tensor_of(DType::I32, {5}, {9, 8, 7, -1, 5}), mine}, {}}),
                         tensor_of(DType::I32, {5}, {-1, -1, 7, -1, -1}));
-  cpu::expect_same_bits(one("own_borders", {{tensor_of(DType::I32, {5}, {0, 1, 3, 4, 6}), mine}, {}}),
+  cpu::expect_same_bits(one("own_cu_seqlens", {{tensor_of(DType::I32, {5}, {0, 1, 3, 4, 6}), mine}, {}}),
                         tensor_of(DType::I32, {5}, {2, 2, 3, 4, 4}));
   const TestTensor logits = tensor_of(DType::F32, {2, 3}, {1, 5, 2, -1, -2, -0.5});
   const TestTensor pairs = one("argmax_pairs", {{logits, tensor_of(DType::I32, {2}, {1, 2})}, {{"first", 30}}});

@@ -220,6 +220,37 @@ class OfTheLibrary(unittest.TestCase):
                                      "| transformers | fp32 | 240 | 133 | 0.99815 |"])
 
 
+class OfOneBinary(unittest.TestCase):
+    """Sections that ask the binary alone."""
+
+    def test_ops_of_a_decoder_and_of_other_models(self):
+        asked = []
+
+        def ours(*flags):
+            asked.append(flags)
+            return {"rows": [{"op": flags[-1], "shape": "[1]", "fused_us": 2.0, "limit_us": 1.0}]}
+
+        lines = benchmark.show_ops(benchmark.measure_ops(mock.Mock(ours=ours)))
+        self.assertEqual([flags[-2:] for flags in asked[:2]], [("--model", "Qwen3-0.6B"), ("--filter", "gated_delta")])
+        self.assertEqual(lines[3], "| `gated_delta` | [1] | 2.00 |  |  | 50 % |")
+
+    def test_parts_of_a_prompt(self):
+        asked = []
+
+        def ours(*flags):
+            asked.append("w8a8_int8" in flags)
+            ops = [{"op": "linear", "span_us": 200e3}, {"op": "linear_w8a8_dynamic", "span_us": 40e3},
+                   {"op": "paged_attention", "span_us": 50e3}, {"op": "rms_norm", "span_us": 1e3}]
+            return {"step_us": 381e3, "ops": ops}
+
+        run = mock.Mock(args=mock.Mock(rounds=2), shapes=pathlib.Path("shapes"), ours=ours)
+        lines = benchmark.show_prompt_parts(benchmark.measure_prompt_parts(run))
+        self.assertEqual(asked, [False, True, True, False])
+        self.assertEqual(lines, ["| milliseconds | whole step | linear layers | attention |", "|---|---|---|---|",
+                                 "| bf16 | 381, 381 | 240, 240 | 50.0, 50.0 |",
+                                 "| W8A8 | 381, 381 | 240, 240 | 50.0, 50.0 |"])
+
+
 class BlockActivations(unittest.TestCase):
     def measured(self):
         """Each run gives ten times the number of runs before it; what ran stands in `ways`."""
@@ -255,6 +286,10 @@ class BlockActivations(unittest.TestCase):
 
 
 class Roof(unittest.TestCase):
+    def test_files_of_several_formats_have_none(self):
+        data = {"forms": {"q4_k_m": PEERS["forms"]["bf16"], "bf16": PEERS["forms"]["bf16"]}}
+        self.assertEqual(list(benchmark.roof_shares(data)), ["bf16"])
+
     def test_bytes_bound_small_batches_and_arithmetic_large_ones(self):
         self.assertAlmostEqual(benchmark.roof_tok_s("bf16", 1, ROW, LIMITS), 40)
         self.assertAlmostEqual(benchmark.roof_tok_s("bf16", 10, ROW, LIMITS), 400)

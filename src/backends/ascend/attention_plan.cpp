@@ -57,7 +57,7 @@ AttentionPlan AttentionPlan::longest(int64_t tokens, int64_t sequences, int64_t 
   return p;
 }
 
-AttentionPlan AttentionPlan::nobody(int64_t tokens, int64_t sequences, int64_t context, bool joined) {
+AttentionPlan AttentionPlan::dummy(int64_t tokens, int64_t sequences, int64_t context, bool joined) {
   AttentionPlan p = longest(tokens, sequences, context, tokens == sequences && !joined);
   if (p.one_row_each) {
     p.lengths.assign(p.lengths.size(), 0);

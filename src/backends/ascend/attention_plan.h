@@ -29,9 +29,9 @@ struct AttentionPlan {
   // Stands for any plan of these sizes where none is known: everything as long as it can be. `each` wants as many
   // sequences as tokens.
   static AttentionPlan longest(int64_t tokens, int64_t sequences, int64_t context, bool each);
-  // No row belongs to a sequence: steps of length 0, or one sequence of the first tokens, whose pages have undefined
-  // contents. For a task group, which needs its launch all the same.
-  static AttentionPlan nobody(int64_t tokens, int64_t sequences, int64_t context, bool joined = false);
+  // A dummy batch, in which no row belongs to a sequence: steps of length 0, or one sequence of the first tokens, whose
+  // pages have undefined contents. For a task group, which needs its launch all the same.
+  static AttentionPlan dummy(int64_t tokens, int64_t sequences, int64_t context, bool joined = false);
   bool empty() const { return tokens == 0 || sequences == 0; }
   // Plans of at most these sizes for which the vendor's attention takes other workspaces than for the longest: it cuts
   // the keys of few short queries (at most 16 rows) and of uneven lengths over its cores, and collects the parts

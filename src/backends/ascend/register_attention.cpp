@@ -113,7 +113,7 @@ Status fused(const PagedAttentionRowsArgs& a, Launch& l) {
   if (!s.plan.empty()) return fused_of(s, s.plan, a, l);
   // A task group needs its task even where no row belongs to a sequence.
   if (l.group() == Launch::Group::None) return Status::ok();
-  return fused_of(s, AttentionPlan::nobody(s.tokens, s.sequences, s.columns * kPageTokens, s.joined), a, l);
+  return fused_of(s, AttentionPlan::dummy(s.tokens, s.sequences, s.columns * kPageTokens, s.joined), a, l);
 }
 
 // Before the fused operator there was one for steps, and one for prompts that knows no pages: each sequence's keys and
@@ -176,7 +176,7 @@ Status prompts_one_by_one(const PagedAttentionRowsArgs& a, Launch& l) {
   const bool as_many = s.tokens == s.sequences, grouped = l.group() != Launch::Group::None;
   const auto step = [&] { return Fused ? fused_of(s, s.plan, a, l) : pair_step(s, a, l); };
   if (l.group() == Launch::Group::Record) s.plan = AttentionPlan::longest(s.tokens, s.sequences, context, true);
-  if (grouped && s.plan.empty()) s.plan = AttentionPlan::nobody(s.tokens, s.sequences, context);
+  if (grouped && s.plan.empty()) s.plan = AttentionPlan::dummy(s.tokens, s.sequences, context);
   if (grouped && !(as_many && s.plan.one_row_each))
     return error(Code::Unsupported,
                  "attention of prompts by the operator before the fused one runs once per prompt, which no graph can "

@@ -146,7 +146,7 @@ Status latent_attention(const LatentAttentionArgs& a, Launch& l) {
   }
   const auto rows = static_cast<size_t>(s.sequences);
   AttentionPlan plan = AttentionPlan::of(s.tokens, s.sequences, context, {lens, rows}, {starts, rows + 1});
-  if (plan.empty() && l.group() != Launch::Group::None) plan = AttentionPlan::nobody(s.tokens, s.sequences, context);
+  if (plan.empty() && l.group() != Launch::Group::None) plan = AttentionPlan::dummy(s.tokens, s.sequences, context);
   if (plan.empty()) return Status::ok();
   if (plan.one_row_each || (Most > 1 && s.tokens <= Most)) return attend(s, plan, a.page_table, a, l);
   if (l.group() == Launch::Group::Update && as_many)

@@ -96,11 +96,11 @@ void take_own_slots(const OwnIndicesArgs& a, const Launch& l) {
   for (int64_t i = r.begin; i < r.end; ++i) out[i] = i >= rows[0] && i < rows[1] ? slots[i] : -1;
 }
 
-void take_own_borders(const OwnIndicesArgs& a, const Launch& l) {
-  const int32_t *borders = a.indices, *rows = a.rows;
+void take_own_cu_seqlens(const OwnIndicesArgs& a, const Launch& l) {
+  const int32_t *cu_seqlens = a.indices, *rows = a.rows;
   int32_t* out = a.out;
   const Range r = l.share(l.size(a.count));
-  for (int64_t i = r.begin; i < r.end; ++i) out[i] = std::max(rows[0], std::min(rows[1], borders[i]));
+  for (int64_t i = r.begin; i < r.end; ++i) out[i] = std::max(rows[0], std::min(rows[1], cu_seqlens[i]));
 }
 
 void shift_ids(const LocalIdsArgs& a, const Launch& l) {
@@ -230,7 +230,7 @@ void register_collectives(KernelRegistry& kernels, std::shared_ptr<ranks::Member
   add_local("local_ids", run<LocalIdsArgs, shift_ids>);
   add_local("own_groups", run<OwnGroupsArgs, take_own_groups>);
   add_local("own_slots", run<OwnIndicesArgs, take_own_slots>);
-  add_local("own_borders", run<OwnIndicesArgs, take_own_borders>);
+  add_local("own_cu_seqlens", run<OwnIndicesArgs, take_own_cu_seqlens>);
   add_local("sum_parts", kernel_table(isa).sum_parts);
   add_local("argmax_pairs", run<ArgmaxPairsArgs, pair_up>);
   add_local("merge_argmax", run<MergeArgmaxArgs, merge>);

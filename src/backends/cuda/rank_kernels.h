@@ -11,7 +11,7 @@ namespace reprise::cuda {
 struct RankKernels {
   PerType all_reduce;
   CudaKernel all_gather = nullptr, gather_owned = nullptr, gather_groups = nullptr, local_ids = nullptr,
-             own_groups = nullptr, own_slots = nullptr, own_borders = nullptr, argmax_pairs = nullptr,
+             own_groups = nullptr, own_slots = nullptr, own_cu_seqlens = nullptr, argmax_pairs = nullptr,
              merge_argmax = nullptr;
 };
 

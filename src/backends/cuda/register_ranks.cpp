@@ -27,7 +27,7 @@ void register_ranks(KernelRegistry& kernels, const RankKernels& table, const std
   entries.add("local_ids", table.local_ids);
   entries.add("own_groups", table.own_groups);
   entries.add("own_slots", table.own_slots);
-  entries.add("own_borders", table.own_borders);
+  entries.add("own_cu_seqlens", table.own_cu_seqlens);
   entries.add("argmax_pairs", table.argmax_pairs);
   entries.add("merge_argmax", table.merge_argmax);
 }

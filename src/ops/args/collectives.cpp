@@ -139,7 +139,7 @@ std::span<const OpArgs> collective_args() {
       op_row("gather_found", &GatherFoundArgs::out, &GatherFoundArgs::x, constant_rows),
       op_row("own_groups", &OwnGroupsArgs::out, &OwnGroupsArgs::starts),
       op_row("own_slots", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
-      op_row("own_borders", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
+      op_row("own_cu_seqlens", &OwnIndicesArgs::out, &OwnIndicesArgs::indices),
       op_row("gather_groups", &GatherGroupsArgs::out, &GatherGroupsArgs::x, constant_rows),
       op_row("dispatch_over_ranks", &DispatchOverRanksArgs::counts, &DispatchOverRanksArgs::x, constant_rows),
       op_row("dispatch_quantised", &DispatchQuantisedArgs::counts, &DispatchQuantisedArgs::x, constant_rows),

@@ -302,7 +302,7 @@ void run_own_slots(const OwnIndicesArgs& a, L& launch) {
   run_each(launch, launch.size(a.count), OwnSlot{a.indices, a.rows, a.out});
 }
 template <class L>
-void run_own_borders(const OwnIndicesArgs& a, L& launch) {
+void run_own_cu_seqlens(const OwnIndicesArgs& a, L& launch) {
   run_each(launch, launch.size(a.count), OwnRow{a.indices, a.rows, a.out});
 }
 template <class L>
@@ -324,7 +324,7 @@ void fill_ranks_of(RankKernels& table) {
   table.local_ids = erased<L, run_local_ids<L>>;
   table.own_groups = erased<L, run_own_groups<L>>;
   table.own_slots = erased<L, run_own_slots<L>>;
-  table.own_borders = erased<L, run_own_borders<L>>;
+  table.own_cu_seqlens = erased<L, run_own_cu_seqlens<L>>;
   table.argmax_pairs = erased<L, run_argmax_pairs<L>>;
   table.merge_argmax = erased<L, run_merge_argmax<L>>;
 }

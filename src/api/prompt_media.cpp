@@ -1,4 +1,4 @@
-#include "common/shown_media.h"
+#include "api/prompt_media.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,20 +6,17 @@
 #include <tuple>
 
 #include "base/file.h"
-#include "common/flags.h"
 
-namespace reprise::apps {
-namespace {
+namespace reprise::api {
 
-// Files of a folder in the order of their names, of which numbers count as such: 2.png stands before 10.png.
-Result<std::vector<std::string>> frame_files(const std::vector<std::string>& given) {
+Result<std::vector<std::string>> frame_files(const std::vector<std::string>& given, std::string_view from) {
   std::error_code ec;
   if (given.size() != 1 || !std::filesystem::is_directory(given[0], ec)) return given;
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(given[0], ec))
     if (entry.is_regular_file() && !entry.path().filename().string().starts_with("."))
       out.push_back(entry.path().string());
-  if (ec) return error(Code::NotFound, "--video {}: {}", given[0], ec.message());
+  if (ec) return error(Code::NotFound, "{} {}: {}", from, given[0], ec.message());
   const auto key = [](const std::string& path) {
     const std::string stem = std::filesystem::path(path).stem().string();
     const size_t digits = stem.find_last_not_of("0123456789") + 1;
@@ -27,23 +24,8 @@ Result<std::vector<std::string>> frame_files(const std::vector<std::string>& giv
     return std::tuple(stem.substr(0, digits), number.size(), number, path);
   };
   std::sort(out.begin(), out.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  if (out.empty()) return invalid("--video {}: no files; allowed: a folder of pictures, or their names", given[0]);
+  if (out.empty()) return invalid("{} {}: no files; allowed: a folder of pictures, or their names", from, given[0]);
   return out;
-}
-
-}  // namespace
-
-void MediaFiles::add_to(CLI::App& app) {
-  add_texts(app, "--image", images,
-            "PNG, JPEG or WebP for a model that reads images; may be given several times. With --apply-chat-template "
-            "in front of the text, else where the prompt has the model's placeholders",
-            "FILE");
-  add_texts(
-      app, "--video", video,
-      "a folder with the frames of a video as such files, in the order of their names; or the name of one frame, and "
-      "may then be given several times (Qwen3-VL needs two frames); likewise",
-      "FOLDER");
-  add_real(app, "--fps", fps, {sched::kLeastFps, sched::kMostFps}, "frames of --video a second (default: 2)");
 }
 
 OrderedJson MediaFiles::content(const std::string& text) const {
@@ -55,15 +37,16 @@ OrderedJson MediaFiles::content(const std::string& text) const {
   return out;
 }
 
-Result<ShownMedia> ShownMedia::read(const MediaFiles& files, const engine::Engine& engine) {
-  ShownMedia out;
+Result<PromptMedia> PromptMedia::read(const MediaFiles& files, const engine::Engine& engine) {
+  PromptMedia out;
   if (!files.any()) return out;
   const auto& vision = engine.config().vision;
   if (!vision)
-    return error(Code::Unsupported, "--{}: {}", files.images.empty() ? "video" : "image",
+    return error(Code::Unsupported, "{}: {}", files.images.empty() ? files.video_from : files.images_from,
                  sched::reads_no_images(engine.config()));
   out.image_token_ = vision->image_token;
   out.video_token_ = vision->video_token;
+  out.video_from_ = files.video_from;
   const std::string& model = engine.options().model_path;
   ASSIGN_OR_RETURN(const images::PatchRules rules, sched::patch_rules(model, *vision, engine.max_image_rows()));
   for (const std::string& file : files.images) {
@@ -74,7 +57,7 @@ Result<ShownMedia> ShownMedia::read(const MediaFiles& files, const engine::Engin
   }
   if (files.video.empty()) return out;
   ASSIGN_OR_RETURN(out.video_rules_, sched::video_rules(model, *vision, engine.max_image_rows()));
-  ASSIGN_OR_RETURN(const std::vector<std::string> frames, frame_files(files.video));
+  ASSIGN_OR_RETURN(const std::vector<std::string> frames, frame_files(files.video, files.video_from));
   sched::VideoFrames video;
   video.count = frames.size();
   video.fps = files.fps.value_or(2);
@@ -85,19 +68,19 @@ Result<ShownMedia> ShownMedia::read(const MediaFiles& files, const engine::Engin
     return invalid("it takes {} tokens; the context is {} tokens", rows, engine.context_length());
   };
   auto parts = sched::prepare_video(video, out.video_rules_, limits);
-  if (!parts) return parts.status().at("--video " + files.video[0]);
+  if (!parts) return parts.status().at(fmt::format("{} {}", files.video_from, files.video[0]));
   std::move(parts->begin(), parts->end(), std::back_inserter(out.images_));
   return out;
 }
 
-Result<std::string> ShownMedia::told(std::string prompt, const text::Tokenizer& tokenizer) const {
+Result<std::string> PromptMedia::with_times(std::string prompt, const text::Tokenizer& tokenizer) const {
   if (std::none_of(images_.begin(), images_.end(), [](const auto& i) { return i.video; })) return prompt;
   const auto mark = tokenizer.id_to_token(static_cast<int32_t>(video_token_));
-  if (!mark) return invalid("--video: the tokenizer has no token {}, which stands for videos", video_token_);
+  if (!mark) return invalid("{}: the tokenizer has no token {}, which stands for videos", video_from_, video_token_);
   return sched::tell_times(std::move(prompt), images_, std::string(*mark), video_rules_);
 }
 
-Status ShownMedia::place(sched::GenerationRequest& request) const {
+Status PromptMedia::place(sched::GenerationRequest& request) const {
   if (images_.empty()) return Status::ok();
   ASSIGN_OR_RETURN(sched::ImagePrompt placed, sched::place_images(request.prompt, images_, image_token_, video_token_));
   request.prompt = std::move(placed.tokens);
@@ -105,4 +88,21 @@ Status ShownMedia::place(sched::GenerationRequest& request) const {
   return Status::ok();
 }
 
-}  // namespace reprise::apps
+Result<std::vector<int32_t>> encode_prompt(const TextModel& model, const std::string& text, const PromptForm& form,
+                                           const MediaFiles& files, const PromptMedia& media) {
+  if (!form.chat) {
+    std::string prompt = text;
+    if (model.tokenizer()) {
+      ASSIGN_OR_RETURN(prompt, media.with_times(std::move(prompt), *model.tokenizer()));
+    }
+    return model.encode(prompt);
+  }
+  OrderedJson messages = OrderedJson::array();
+  if (form.system) messages.push_back({{"role", "system"}, {"content", *form.system}});
+  messages.push_back({{"role", "user"}, {"content", files.content(text)}});
+  ASSIGN_OR_RETURN(std::string prompt, model.render_chat(messages));
+  ASSIGN_OR_RETURN(prompt, media.with_times(std::move(prompt), *model.tokenizer()));
+  return model.encode_rendered(prompt);
+}
+
+}  // namespace reprise::api
