@@ -85,6 +85,61 @@ FEATURES = {
 # By what weights are stored in: its tests, and the reason where a family has none of them.
 QUANTISATIONS = {"compressed-tensors": (["QG", "QF", "Y"], 23), "ModelSlim": (["QG", "QF"], 23), "MXFP4": (["MX", "XM"], 24), "GGUF": (["X", "XM", "V", "E", "PB", "PE"], 5)}
 LINES_GOAL = 120  # of a family's file
+# By architecture: kinds of tests/data/tokenizer that the published files have, and templates of tests/data/chat_templates.
+TOKENIZERS = {
+    "LlamaForCausalLM": ("spm_llama llama3 smollm2", "llama2 llama3 llama3_1 llama3_2 smollm2 falcon3"),
+    "LlamaBidirectionalModel": ("llama3", ""),
+    "InternLM3ForCausalLM": ("ernie", "internlm3"),
+    "Llama4ForCausalLM": ("o200k", "llama4"),
+    "MistralForCausalLM": ("spm_llama spm_mistral tekken", "mistral_v01 mistral_v03 mistral_nemo mistral_small3_2"),
+    "Ministral3ForCausalLM": ("tekken", "ministral3"),
+    "Qwen2ForCausalLM": ("qwen3", "qwen2_5"),
+    "Qwen3ForCausalLM": ("qwen3", "qwen3 qwen3_instruct_2507"),
+    "MixtralForCausalLM": ("spm_llama", "mistral_v01"),
+    "Qwen2MoeForCausalLM": ("qwen3", "chatml"),
+    "Qwen3MoeForCausalLM": ("qwen3", "qwen3 qwen3_instruct_2507 qwen3_coder"),
+    "DeepseekV2ForCausalLM": ("deepseek_v2", "deepseek_v2"),
+    "DeepseekV3ForCausalLM": ("deepseek_v3 kimi", "deepseek_v3 deepseek_v3_1 kimi_k2"),
+    "ArceeForCausalLM": ("llama3", ""),
+    "GemmaForCausalLM": ("gemma", "gemma"),
+    "Gemma2ForCausalLM": ("gemma", "gemma"),
+    "Gemma3ForCausalLM": ("gemma", "gemma3"),
+    "Phi3ForCausalLM": ("phi3 phi4 o200k", "phi3 phi3_5 phi4 phi4_mini"),
+    "GlmForCausalLM": ("llama3", ""),
+    "Glm4ForCausalLM": ("llama3", "glm4_0414"),
+    "Glm4MoeForCausalLM": ("llama3", "glm4moe glm4_6 glm4_7"),
+    "Olmo2ForCausalLM": ("cl100k", "olmo2"),
+    "Olmo3ForCausalLM": ("cl100k", "olmo3"),
+    "OlmoeForCausalLM": ("gpt2", ""),
+    "GraniteForCausalLM": ("smollm2", "granite3"),
+    "GraniteMoeForCausalLM": ("smollm2", "granite3"),
+    "GraniteMoeHybridForCausalLM": ("cl100k", "granite4"),
+    "SmolLM3ForCausalLM": ("llama3", "smollm3"),
+    "CohereForCausalLM": ("cohere", "cohere"),
+    "Cohere2ForCausalLM": ("cohere", "cohere2 command_r7b"),
+    "Starcoder2ForCausalLM": ("smollm2", ""),
+    "Exaone4ForCausalLM": ("gpt2", "exaone4"),
+    "Ernie4_5ForCausalLM": ("ernie", "ernie4_5"),
+    "Ernie4_5_MoeForCausalLM": ("ernie", "ernie4_5"),
+    "SeedOssForCausalLM": ("seed_oss", "seed_oss"),
+    "HunYuanDenseV1ForCausalLM": ("deepseek_v3", ""),
+    "HunYuanMoEV1ForCausalLM": ("hunyuan_moe", "hunyuan_a13b"),
+    "MiniMaxM2ForCausalLM": ("minimax_m2", "minimax_m2"),
+    "GptOssForCausalLM": ("o200k", "gptoss"),
+    "Qwen3NextForCausalLM": ("qwen3", "qwen3_instruct_2507"),
+    "Qwen3_5ForCausalLM": ("qwen3_5", "qwen3_5"),
+    "Qwen3_5MoeForCausalLM": ("qwen3_5", "qwen3_5"),
+    "NemotronHForCausalLM": ("llama3", "nemotron_nano2 nemotron_3_nano"),
+    "Qwen2_5_VLForConditionalGeneration": ("qwen3", "qwen2_5_vl"),
+    "Qwen3VLForConditionalGeneration": ("qwen3", "qwen3_vl"),
+    "Qwen3VLMoeForConditionalGeneration": ("qwen3", "qwen3_vl"),
+    "BertModel": ("minilm", ""),
+    "BertForSequenceClassification": ("minilm", ""),
+    "RobertaModel": ("gpt2", ""),
+    "RobertaForSequenceClassification": ("gpt2", ""),
+    "XLMRobertaModel": ("unigram_words", ""),
+    "XLMRobertaForSequenceClassification": ("unigram_words", ""),
+}
 REASONS = {
     1: "other checkpoints of the family are tested so; what is special here changes nothing in it",
     2: "the device has no kernel of an op that the family needs, and refuses it by the op's name (tested by G)",
@@ -415,6 +470,26 @@ def facts(root):
     return json.dumps({"tests": {k: t for k, t in KEYS.items() if k in used}, "families": out}, indent=1) + "\n"
 
 
+def tokenizer_rows(root, listed):
+    """Architecture, kinds of tokenizers and templates, each of which must be one that a test has."""
+    made = json.loads(text(root, "tests/data/tokenizer/families/families.json"))["kinds"]
+    golden = text(root, "tests/text/tokenizer_golden_test.cpp")
+    kinds = {k["kind"] for k in made} | set(re.findall(r'std::pair\("\w+", "(\w+)"\)', golden))
+    templates = {t["name"] for t in json.loads(text(root, "tests/data/chat_templates/templates.json"))}
+    rows = []
+    for architecture, *_ in listed:
+        if architecture not in TOKENIZERS:
+            sys.exit(f"models_page: {architecture} is not in TOKENIZERS")
+        cells = [f"`{architecture}`"]
+        for names, known in zip(TOKENIZERS[architecture], (kinds, templates)):
+            wrong = set(names.split()) - known
+            if wrong:
+                sys.exit(f"models_page: no test has {wrong} of {architecture}")
+            cells.append(f"`{names}`" if names else "none")
+        rows.append(cells)
+    return rows
+
+
 def page(root):
     c = Coverage(root)
     known, listed = c.known, c.families
@@ -450,6 +525,9 @@ def page(root):
     lines += ["", "## Lines of each family", "",
               f"Lines of the file in `src/models` that declares families, comments and blank lines too. Goal: at most {LINES_GOAL}; {sum(int(r[-1]) <= LINES_GOAL for r in sizes)} of {len(sizes)} files meet it.", ""]
     lines += table(["file", "`model_type`", "lines"], sizes)
+    lines += ["", "## Tokenizers and templates", "",
+              "Which tokenizer the published files of a family have (`tests/data/tokenizer/README.md` says what each name stands for), tested on 21,000 strings against Hugging Face tokenizers, and which chat templates are tested on 200 conversations against Jinja2 (`tests/data/chat_templates/README.md`). Tests: `text/tokenizer_golden_test TokenizerGolden`, `text/tokenizer_families_test TokenizerFamilies`, `text/chat_template_test ChatTemplate.EqualsJinja2OnEveryConversation`.", ""]
+    lines += table(["architecture", "tokenizer", "templates"], tokenizer_rows(root, listed))
     used = " ".join(cell for r in rows + modes + features + quantised for cell in r[1:])
     lines += ["", "## Reasons", ""] + [f"- **no {n}**: {why}" for n, why in REASONS.items() if re.search(rf"no {n}\b", used)]
     if known["lacking"]:

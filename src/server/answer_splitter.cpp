@@ -105,9 +105,10 @@ bool AnswerSplitter::call_dialect(std::string_view text, SplitText& out) {
   return called_ = true;
 }
 
-// What stood between the marks.
+// What stood between the marks. Hermes' marks have one call between them, those of Falcon3 a list.
 bool AnswerSplitter::call_marked(std::string_view text, SplitText& out) {
-  return options_.tools == ToolFormat::Hermes ? call(text, out) : call_dialect(text, out);
+  const bool one = options_.tools == ToolFormat::Hermes && !without_blanks(text).starts_with('[');
+  return one ? call(text, out) : call_dialect(text, out);
 }
 
 bool AnswerSplitter::call_whole(SplitText& out) {

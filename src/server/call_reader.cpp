@@ -275,6 +275,8 @@ void write_prompt(Fields& f, const char* field, ChatTurn turn, GenerateCall& cal
     turn.messages = tell_tools(std::move(turn.messages), tools);
   else if (model.tool_format == ToolFormat::Phi4 && !tools.list.is_null())
     turn.messages = place_tools(std::move(turn.messages), tools.list);
+  else
+    turn.messages = write_past_calls(std::move(turn.messages), model);
   OrderedJson shown = tools.in_system_prompt ? OrderedJson() : tools.list;
   if (model.harmony) {
     if (template_names(model, "thinking")) turn.messages = name_thoughts(std::move(turn.messages));

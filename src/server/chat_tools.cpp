@@ -340,6 +340,35 @@ OrderedJson shorten_ids(OrderedJson messages) {
   return messages;
 }
 
+OrderedJson write_past_calls(OrderedJson messages, const ServedModel& model) {
+  const text::ChatTemplate::PastCalls way = model.chat_template->past_calls();
+  const bool apart = way == text::ChatTemplate::PastCalls::Texts;
+  if (!apart && (way != text::ChatTemplate::PastCalls::Never || model.tool_format != ToolFormat::Granite))
+    return messages;
+  OrderedJson out = OrderedJson::array();
+  for (OrderedJson& m : messages) {
+    const OrderedJson* calls = given(m, "tool_calls");
+    if (!calls) {
+      out.push_back(std::move(m));
+      continue;
+    }
+    OrderedJson words = m, list = OrderedJson::array();
+    words.erase("tool_calls");
+    for (const OrderedJson& c : *calls)
+      list.push_back({{"name", c["function"]["name"]}, {"arguments", c["function"]["arguments"]}});
+    if (!apart) add_text(words, "<|tool_call|>" + dumped(list));
+    if (!text_of(words).empty()) out.push_back(std::move(words));
+    if (!apart) continue;
+    for (OrderedJson& c : m["tool_calls"]) {
+      OrderedJson& arguments = c["function"]["arguments"];
+      if (!arguments.is_string()) arguments = dumped(arguments);
+    }
+    m["content"] = nullptr;
+    out.push_back(std::move(m));
+  }
+  return out;
+}
+
 OrderedJson place_tools(OrderedJson messages, const OrderedJson& tools) {
   OrderedJson functions = OrderedJson::array();
   for (const OrderedJson& t : tools) functions.push_back(t["function"]);

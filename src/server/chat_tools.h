@@ -41,6 +41,9 @@ int64_t count_calls(const OrderedJson& messages);
 // same short id in place of another one. A call without an id gets one by its place, and a result without one is that
 // of the first call that has none yet.
 OrderedJson shorten_ids(OrderedJson messages);
+// The messages for templates that do not take earlier calls as others do (ChatTemplate::past_calls): with arguments as
+// texts, and words beside calls in a message of their own; or Granite's, with calls in the assistant's words.
+OrderedJson write_past_calls(OrderedJson messages, const ServedModel& model);
 // The messages for Phi-4-mini's template, which reads the tools from the system turn: a text of their functions.
 OrderedJson place_tools(OrderedJson messages, const OrderedJson& tools);
 // The messages for gpt-oss' template, which reads thoughts as "thinking". Before calls it takes one text that is not

@@ -79,8 +79,11 @@ ReadCalls read_list(std::string_view text, bool with_ids = false) {
   if (json->is_object()) json = OrderedJson::array({*json});
   if (!json->is_array()) return std::nullopt;
   std::vector<NamedCall> out;
-  for (const OrderedJson& c : *json) {
-    if (!c.is_object()) return std::nullopt;
+  for (const OrderedJson& entry : *json) {
+    if (!entry.is_object()) return std::nullopt;
+    // As OpenAI writes a call; so does Falcon3's template, and the model after it.
+    const bool within = entry.contains("function") && entry["function"].is_object();
+    const OrderedJson& c = within ? entry["function"] : entry;
     const char* name = c.contains("name") ? "name" : "tool_name";
     const char* arguments = c.contains("arguments") ? "arguments" : "parameters";
     if (!c.contains(name) || !c[name].is_string()) return std::nullopt;
@@ -88,7 +91,8 @@ ReadCalls read_list(std::string_view text, bool with_ids = false) {
     if (values->is_string()) values = object_of(values->get<std::string>());
     if (!values || !values->is_object()) return std::nullopt;
     out.push_back({c[name].get<std::string>(), values->dump()});
-    if (with_ids && c.contains("id") && c["id"].is_string()) out.back().id = short_id_in(c["id"].get<std::string>());
+    if (with_ids && entry.contains("id") && entry["id"].is_string())
+      out.back().id = short_id_in(entry["id"].get<std::string>());
   }
   return or_none(std::move(out));
 }
@@ -347,6 +351,7 @@ ReadCalls read_dialect(ToolFormat format, std::string_view text, const OrderedJs
     case ToolFormat::MiniMax: return read_tags(format, text, tools);
     case ToolFormat::Glm: return ArgumentTags(text, tools).one();
     case ToolFormat::Kimi: return read_kimi(text, tools);
+    case ToolFormat::Hermes:
     case ToolFormat::Cohere:
     case ToolFormat::Nemotron: return read_list(text);
     case ToolFormat::Granite: return read_granite(text);

@@ -32,7 +32,7 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source, OrderedJson 
   ASSIGN_OR_RETURN(jinja::Template main, compile_source(source));
   ChatTemplate out(std::move(main), std::move(special_tokens));
   out.source_ = source;
-  out.takes_parts_ = out.probe_parts();
+  out.probe();
   return out;
 }
 
@@ -48,6 +48,7 @@ Result<ChatTemplate> ChatTemplate::from_config(const OrderedJson& tokenizer_conf
     if (const auto tool_use = find_chat_template(tokenizer_config, "tool_use")) {
       ASSIGN_OR_RETURN(jinja::Template compiled, compile_source(*tool_use));
       out.tool_use_ = std::move(compiled);
+      out.probe();
     }
   }
   return out;
@@ -73,6 +74,30 @@ Result<std::string> ChatTemplate::render(const OrderedJson& messages, const Orde
   auto text = chosen.render(variables, options.now ? *options.now : local_now(), options.limits);
   if (!text) return named(text.status());
   return text;
+}
+
+void ChatTemplate::probe() {
+  takes_parts_ = probe_parts();
+  const OrderedJson arguments = {{"key", "probe7351"}};
+  past_calls_ = shows_call("", arguments)               ? PastCalls::Objects
+                : shows_call(nullptr, arguments.dump()) ? PastCalls::Texts
+                                                        : PastCalls::Never;
+}
+
+// Whether an earlier call comes out.
+bool ChatTemplate::shows_call(const OrderedJson& content, const OrderedJson& arguments) const {
+  const OrderedJson function = {{"name", "probe"}, {"arguments", arguments}};
+  const OrderedJson call = {{"id", "probe1234"}, {"type", "function"}, {"function", function}};
+  const OrderedJson result = {{"role", "tool"}, {"tool_call_id", "probe1234"}, {"name", "probe"}, {"content", "!"}};
+  OrderedJson messages = OrderedJson::array({{{"role", "user"}, {"content", "?"}}});
+  messages.push_back({{"role", "assistant"}, {"content", content}, {"tool_calls", OrderedJson::array({call})}});
+  messages.push_back(result);
+  const OrderedJson described = {{"name", "probe"}, {"description", ""}, {"parameters", {{"type", "object"}}}};
+  const OrderedJson tools = OrderedJson::array({{{"type", "function"}, {"function", described}}});
+  RenderOptions options;
+  options.limits.max_steps = 100'000;
+  const auto text = render(messages, tools, options);
+  return text && text->find("probe7351") != std::string::npos;
 }
 
 // Asks the template itself: a part's text must come out, and not as the printed form of the whole list.

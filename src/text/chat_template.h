@@ -2,6 +2,7 @@
 // may render at any time. Helpers find the source and the special tokens in a tokenizer_config.json.
 #pragma once
 
+#include <cstdint>
 #include <ctime>
 #include <optional>
 #include <string>
@@ -41,16 +42,24 @@ class ChatTemplate {
   const std::string& source() const { return source_; }
   // Whether the template walks a content given as a list of parts. When not, pass messages through join_text_parts().
   bool takes_parts() const { return takes_parts_; }
+  // How the template takes an earlier call of a tool: with an object of arguments, which most write as JSON themselves;
+  // with JSON text, in a message whose content is null (DeepSeek-V3 and R1, which leave out calls beside any content);
+  // or not at all (Granite 3).
+  enum class PastCalls : uint8_t { Objects, Texts, Never };
+  PastCalls past_calls() const { return past_calls_; }
 
  private:
   ChatTemplate(jinja::Template main, OrderedJson special_tokens);
   bool probe_parts() const;
+  bool shows_call(const OrderedJson& content, const OrderedJson& arguments) const;
+  void probe();
 
   jinja::Template main_;
   std::optional<jinja::Template> tool_use_;
   OrderedJson special_tokens_;
   std::string source_;
   bool takes_parts_ = false;
+  PastCalls past_calls_ = PastCalls::Objects;
 };
 
 // The source of one template of a tokenizer_config.json: its only one, or the named one of several. NotFound when the

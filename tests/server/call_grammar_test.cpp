@@ -134,12 +134,15 @@ TEST_F(CallGrammarTest, CallsInTheTagsOfOtherFamilies) {
       continue;
     model_.tool_format = format;
     const GenerateCall c = call(chat_dialect(), body.dump().c_str());
-    // Templates put the thought in front, and Seed's writes values as Python does.
+    // Templates put the thought in front, and Seed's and Qwen's write values as Python does.
     std::string text = answer["text"];
     text = text.substr(text.find(call_marks(format).front().begin));
     text = text.substr(0, text.find_last_not_of("\n") + 1);
-    if (format == ToolFormat::SeedOss)
-      for (const auto& [from, to] : {std::pair{">True<", ">true<"}, {">False<", ">false<"}})
+    if (format == ToolFormat::SeedOss || format == ToolFormat::Qwen3Coder)
+      for (const auto& [from, to] : {std::pair{">True<", ">true<"},
+                                     {">False<", ">false<"},
+                                     {">\nTrue\n<", ">\ntrue\n<"},
+                                     {">\nFalse\n<", ">\nfalse\n<"}})
         for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, std::strlen(from), to);
     SCOPED_TRACE(text);
     // The grammar takes parameters in the order of the schema, which one call has not.

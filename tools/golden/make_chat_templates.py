@@ -78,6 +78,20 @@ TEMPLATES = {
     "command_r7b": ("written", "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>"),
     "phi4_mini": ("written", "", "<|endoftext|>"),
     "nemotron_nano2": ("written", "<s>", "<SPECIAL_12>"),
+    "mistral_nemo": ("llama.cpp mistralai-Mistral-Nemo-Instruct-2407", "<s>", "</s>"),
+    "mistral_small3_2": ("llama.cpp Mistral-Small-3.2-24B-Instruct-2506", "<s>", "</s>"),
+    "ministral3": ("llama.cpp mistralai-Ministral-3-14B-Reasoning-2512", "<s>", "</s>"),
+    "qwen2_5_vl": ("trl", *IM),
+    "qwen3_5": ("llama.cpp Qwen3.5-4B", *IM),
+    "qwen3_coder": ("llama.cpp Qwen3-Coder", *IM),
+    "nemotron_3_nano": ("trl", "<s>", "<|im_end|>"),
+    "glm4_6": ("llama.cpp GLM-4.6", "", "<|endoftext|>"),
+    "deepseek_v3_1": ("llama.cpp deepseek-ai-DeepSeek-V3.1", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+    "llama4": ("axolotl", "<|begin_of_text|>", "<|eot|>"),
+    "glm4_0414": ("written", "", "<|endoftext|>"),
+    "olmo2": ("written", "<|endoftext|>", "<|endoftext|>"),
+    "falcon3": ("written", "", "<|endoftext|>"),
+    "internlm3": ("written", "<s>", "<|im_end|>"),
 }
 
 

@@ -32,9 +32,10 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|""" + END)
 
 WAYS = [  # names, whether a word that is a token stays one whatever its merges, normalizer, cuts one after another
-    (["glm4", "chatglm-bpe"], False, None, [LLAMA3]),
-    (["falcon3", "llama-bpe"], True, None, [LLAMA3]),
-    (["hunyuan"], False, None, [QWEN2]),
+    (["dbrx"], False, None, [LLAMA3]),
+    # llama.cpp of llama_cpp_python 0.3.36 has "glm4" so, because the tokenizer.json of GLM-4 says ignore_merges.
+    (["falcon3", "llama-bpe", "glm4", "chatglm-bpe", "pixtral", "smaug-bpe"], True, None, [LLAMA3]),
+    (["hunyuan"], True, None, [QWEN2]),  # made from tiktoken's ranks: a word that is a token is looked up first
     (["qwen35"], False, "NFC", [QWEN35]),
     (["seed-coder"], False, None, [SEED]),
     (["minimax-m2"], False, None, [GPT4O]),

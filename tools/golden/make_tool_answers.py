@@ -34,12 +34,29 @@ FAMILIES = {
     "smollm3": ("none", "qwen3", "<|im_start|>assistant\n", "<|im_end|>"),
     "nemotron_nano2": ("nemotron_json", "nemotron_v3", "<SPECIAL_11>Assistant\n", "\n<SPECIAL_12>"),
     "mistral_v03": ("mistral", "none", "[/INST]", "</s>"),
+    "mistral_nemo": ("mistral", "none", "[/INST]", "</s>"),
+    "mistral_small3_2": ("mistral", "none", "[/INST]", "</s>"),
+    "ministral3": ("mistral", "mistral", "[/INST]", "</s>"),
+    "qwen2_5": ("hermes", "none", "<|im_start|>assistant\n", "<|im_end|>"),
+    "qwen3_instruct_2507": ("hermes", "none", "<|im_start|>assistant\n", "<|im_end|>"),
+    "qwen3_5": ("qwen3_coder", "qwen3", "<|im_start|>assistant\n", "<|im_end|>"),
+    "qwen3_coder": ("qwen3_coder", "none", "<|im_start|>assistant\n", "<|im_end|>"),
+    "nemotron_3_nano": ("qwen3_coder", "nemotron_v3", "<|im_start|>assistant\n", "<|im_end|>"),
+    "glm4_6": ("glm45", "glm45", "<|assistant|>", ""),
+    "deepseek_v3": ("deepseekv3", "none", "<｜Assistant｜>", "<｜end▁of▁sentence｜>"),
+    "deepseek_v3_1": ("deepseekv31", "deepseek-v3", "<｜Assistant｜>", "<｜end▁of▁sentence｜>"),
+    "granite3": ("granite", "granite_thinking_parser", "<|start_of_role|>assistant<|end_of_role|>", "<|end_of_text|>"),
+    "llama3_1": ("llama3_json", "none", "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"),
 }
 # Templates that do not write calls, or no words beside them.
-NO_CALLS = {"smollm3"}
-NO_WORDS_BESIDE_CALLS = {"command_r7b", "mistral_v03"}
+# DeepSeek-V3's closes no list of one call, and longer ones too often.
+NO_CALLS = {"smollm3", "granite3", "deepseek_v3"}
+NO_WORDS_BESIDE_CALLS = {"command_r7b", "mistral_v03", "mistral_nemo", "mistral_small3_2", "llama3_1"}
+ONE_CALL = {"llama3_1"}
 
-IDS = {"kimi_k2": lambda name, i: f"functions.{name}:{i}", "mistral_v03": lambda name, i: f"callid{i:03d}"}
+SHORT_ID = lambda name, i: f"callid{i:03d}"
+IDS = {"kimi_k2": lambda name, i: f"functions.{name}:{i}", "mistral_v03": SHORT_ID, "mistral_nemo": SHORT_ID,
+       "mistral_small3_2": SHORT_ID}
 
 TOOLS = [
     {"type": "function", "function": {"name": "get_weather", "description": "The weather of a city.", "parameters": {
@@ -65,6 +82,13 @@ TURNS = [
 
 VLLM = "vllm tests/tool_parsers/"
 DOCUMENTED = [
+    ("the instructions of Falcon3's template", "hermes", "none",
+     '<tool_call>\n[\n  {"name": "get_weather", "arguments": {"city": "Oslo"}},\n  {"name": "now", "arguments": {}}\n]\n</tool_call>',
+     "", "", [("get_weather", {"city": "Oslo"}), ("now", {})]),
+    ("what Falcon3's template writes of earlier calls", "hermes", "none",
+     'I look it up.\n<tool_call>\n[\n  {\n    "id": "callid000",\n    "type": "function",\n    "function": {\n      "name": '
+     '"get_weather",\n      "arguments": {\n        "city": "Oslo"\n      }\n    }\n  }\n]\n</tool_call>', "I look it up.", "",
+     [("get_weather", {"city": "Oslo"})]),
     (VLLM + "test_granite_tool_parser.py", "granite", "none",
      '<|tool_call|> [{"name": "get_weather", "arguments": {"city": "Tokyo"}}]', "", "",
      [("get_weather", {"city": "Tokyo"})]),
@@ -126,7 +150,7 @@ def written(name, turn):
         message["reasoning_content"] = turn["reasoning_content"]
     if "calls" in turn:
         message["tool_calls"] = [
-            {"id": IDS.get(name, IDS["mistral_v03"])(n, i), "type": "function",
+            {"id": IDS.get(name, SHORT_ID)(n, i), "type": "function",
              "function": {"name": n, "arguments": copy.deepcopy(a)}} for i, (n, a) in enumerate(turn["calls"])]
     chat = {"messages": [{"role": "user", "content": "Well?"}, message], "tools": TOOLS,
             "add_generation_prompt": False, "kwargs": {}}
@@ -143,7 +167,8 @@ def main():
     cases = []
     for name, (calls, thoughts, *_) in FAMILIES.items():
         for turn in TURNS:
-            if "calls" in turn and (name in NO_CALLS or (turn.get("content") and name in NO_WORDS_BESIDE_CALLS)):
+            if "calls" in turn and (name in NO_CALLS or (turn.get("content") and name in NO_WORDS_BESIDE_CALLS) or
+                                    (len(turn["calls"]) > 1 and name in ONE_CALL)):
                 continue
             text = written(name, turn)
             thought = turn.get("reasoning_content", "")
