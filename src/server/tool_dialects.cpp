@@ -83,7 +83,7 @@ ToolFormat tool_format_of_template(std::string_view t) {
   if (shows("<|tool_call|>")) return ToolFormat::Granite;
   if (shows("<tool_call>")) return ToolFormat::Hermes;
   if (shows(kMistralCalls)) return ToolFormat::Mistral;
-  if (shows("<|python_tag|>") && shows("parameters")) return ToolFormat::Llama;
+  if ((shows("<|python_tag|>") || shows("<|python_start|>")) && shows("parameters")) return ToolFormat::Llama;
   return ToolFormat::None;
 }
 

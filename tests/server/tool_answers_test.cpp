@@ -160,7 +160,8 @@ TEST(ToolAnswers, TemplatesShowTheirParsers) {
                                                        {"chatml", ToolFormat::None},
                                                        {"gptoss", ToolFormat::Harmony},
                                                        {"deepseek_v3", ToolFormat::DeepSeek},
-                                                       {"llama3_1", ToolFormat::Llama}})
+                                                       {"llama3_1", ToolFormat::Llama},
+                                                       {"llama4", ToolFormat::Llama}})
     EXPECT_EQ(tool_format_of_template(test_data("chat_templates/templates/" + name + ".jinja")), format) << name;
 }
 
