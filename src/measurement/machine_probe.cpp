@@ -261,7 +261,6 @@ OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {
   OrderedJson j;
   j["cpu"] = machine.cpu;
   j["isa"] = machine.isa;
-  j["isa_used"] = machine.isa_used;
   j["threads"] = machine.threads;
   j["read_GBps_1"] = rounded(speed.read_GBps_1);
   j["read_GBps_all"] = rounded(speed.read_GBps_all);

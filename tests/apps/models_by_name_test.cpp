@@ -236,7 +236,7 @@ std::map<std::string, int> tested_features() {
   const std::string page = content_of(std::string(REPRISE_SOURCE_DIR) + "/docs/model-coverage.md");
   std::istringstream lines(page.substr(page.find("## Features")));
   std::map<std::string, int> out;
-  for (std::string line; std::getline(lines, line) && line != "## Reasons";) {
+  for (std::string line; std::getline(lines, line) && (out.empty() || !line.starts_with("## "));) {
     if (!line.starts_with("| `")) continue;
     int tested = -1;  // the first cell is the name
     for (size_t at = 0; (at = line.find("| ", at)) != std::string::npos; at += 2)

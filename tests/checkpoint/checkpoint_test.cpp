@@ -263,7 +263,7 @@ TEST(Checkpoint, GgufNameTable) {
   EXPECT_EQ(name_of("blk.3.ffn_norm.weight", shape_of("gemma2")), "model.layers.3.pre_feedforward_layernorm.weight");
   EXPECT_EQ(name_of("blk.3.post_ffw_norm.weight", shape_of("glm4")), "model.layers.3.post_mlp_layernorm.weight");
   EXPECT_EQ(hf_name("output_norm.weight", shape_of("gemma2"))->number, StoredNumber::OneMore);
-  EXPECT_EQ(hf_name("output_norm.weight", shape_of("gemma"))->number, StoredNumber::Plain);
+  EXPECT_EQ(hf_name("output_norm.weight", shape_of("llama"))->number, StoredNumber::Plain);
   EXPECT_EQ(hf_name("blk.0.ssm_norm.weight", shape_of("qwen35"))->number, StoredNumber::Plain);
   EXPECT_EQ(hf_name("blk.0.attn_q_norm.weight", shape_of("qwen35"))->number, StoredNumber::OneMore);
   EXPECT_EQ(hf_name("blk.3.attn_k.weight", shape_of("smollm3", 6, 2))->interleaved_heads, 2);

@@ -426,7 +426,7 @@ TEST(Config, GgufErrors) {
   expect_error(gguf_config(GgufBuilder().str("general.architecture", "llama")).status(),
                {"llama.embedding_length", "missing"});
   expect_error(gguf_config(gguf_model("qwen3").u32("qwen3.expert_count", 8)).status(),
-               {"mixture of 8 experts", "allowed: llama, qwen2moe, qwen3moe, deepseek2"});
+               {"mixture of 8 experts", "allowed: llama4, llama, qwen2moe, qwen3moe, deepseek2"});
   expect_error(gguf_config(gguf_model("llama").u32("llama.expert_count", 8)).status(),
                {"llama.expert_used_count", "missing"});
   expect_error(gguf_config(gguf_model("qwen3moe")).status(), {"qwen3moe.expert_count", "missing"});

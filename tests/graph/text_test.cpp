@@ -33,6 +33,8 @@ struct TextTest : testing::Test {
     if (family && family->sizes.rotated < 0.5) j["partial_rotary_factor"] = 0.5;  // an even part of these heads
     if (architecture == "GraniteMoeHybridForCausalLM") j.update({{"mamba_n_heads", 6}, {"mamba_d_head", 16}});
     if (architecture == "NemotronHForCausalLM") j["hybrid_override_pattern"] = "M*";
+    if (architecture == "GemmaForCausalLM") j["hidden_act"] = "gelu";
+    if (architecture == "Llama4ForCausalLM") j["num_experts_per_tok"] = 1;
     if (architecture == "Ministral3ForCausalLM")
       j["rope_parameters"] = {{"llama_4_scaling_beta", 0.1}, {"original_max_position_embeddings", 128}};
     if (family && family->vision) {

@@ -197,7 +197,7 @@ TEST(SplitKvCaches, AttentionOverRowsChecksItsShapes) {
   const OpSchema& op = *ops.find("paged_attention_rows");
   const TensorType q{DType::BF16, {Dim(7), Dim(8), Dim(64)}}, cache{DType::BF16, {Dim(5), Dim(128), Dim(2 * 64)}};
   const TensorType table{DType::I32, {Dim(3), Dim(2)}}, lens{DType::I32, {Dim(3)}}, starts{DType::I32, {Dim(4)}};
-  const Attrs attrs{{"scale", 0.125}, {"window", int64_t{0}}};
+  const Attrs attrs{{"scale", 0.125}, {"window", int64_t{0}}, {"chunk", int64_t{0}}};
   auto infer = [&](std::vector<TensorType> in) { return op.infer(OpCall{&op, in, {}, &attrs, {}}); };
   auto good = infer({q, cache, cache, table, lens, starts});
   ASSERT_TRUE(good.is_ok()) << good.status().message();

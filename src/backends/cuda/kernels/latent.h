@@ -573,8 +573,8 @@ void run_per_head_matmul_rows(const PerHeadMatmulRowsArgs& a, L& launch) {
 template <class E, class L>
 void run_latent_attention(const LatentAttentionArgs& a, L& launch) {
   using T = typename E::Type;
-  const LatentSizes s{{a.heads, 1, a.latent, launch.size(a.sequences), launch.size(a.columns), 0, launch.size(a.tokens),
-                       static_cast<float>(a.scale)},
+  const LatentSizes s{{a.heads, 1, a.latent, launch.size(a.sequences), launch.size(a.columns), 0, 0,
+                       launch.size(a.tokens), static_cast<float>(a.scale)},
                       a.rope,
                       latent_state_columns(a.latent)};
   const Lengths lengths{a.page_table, a.context_lens, a.cu_seqlens};
