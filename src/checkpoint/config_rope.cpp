@@ -121,8 +121,8 @@ class RopeReader {
     RETURN_IF_ERROR(in_.number("low_freq_factor", 1e-6, 1e6, std::nullopt, rope.low_freq_factor));
     RETURN_IF_ERROR(in_.number("high_freq_factor", 1e-6, 1e6, std::nullopt, rope.high_freq_factor));
     read_.insert(read_.end(), {"low_freq_factor", "high_freq_factor"});
-    if (rope.high_freq_factor > rope.low_freq_factor) return Status::ok();
-    return invalid("{}: {}.high_freq_factor {} must be above low_freq_factor {}", out_.source, place_,
+    if (rope.high_freq_factor >= rope.low_freq_factor) return Status::ok();
+    return invalid("{}: {}.high_freq_factor {} must not be below low_freq_factor {}", out_.source, place_,
                    rope.high_freq_factor, rope.low_freq_factor);
   }
 

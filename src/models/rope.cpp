@@ -12,14 +12,15 @@ using checkpoint::RopeKind;
 using checkpoint::RopeScaling;
 
 // Wavelengths longer than the old context / low_freq_factor are stretched by `factor`, shorter than the old context /
-// high_freq_factor are kept, and those between are blended.
+// high_freq_factor are kept, and those between are blended. Equal factors, as Llama 4 Scout has them, leave none
+// between.
 void scale_llama3(std::vector<double>& freq, const RopeScaling& s, double old_context) {
   const double factor = s.factor.value_or(1.0);
   const double low_wave = old_context / s.low_freq_factor, high_wave = old_context / s.high_freq_factor;
   for (double& f : freq) {
     const double wave = 2 * std::numbers::pi / f;
     if (wave < high_wave) continue;
-    if (wave > low_wave) {
+    if (wave > low_wave || s.high_freq_factor == s.low_freq_factor) {
       f /= factor;
       continue;
     }

@@ -116,9 +116,9 @@ TEST(Config, EachBadValueIsNamed) {
       {R"("rope_scaling":{"type":7})", {"rope_scaling.type is 7"}},
       {R"("rope_scaling":{"rope_type":"yarn"})", {"rope_scaling.factor is missing"}},
       {R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":1})", {"high_freq_factor is missing"}},
-      {R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,)"
+      {R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":3,)"
        R"("original_max_position_embeddings":64})",
-       {"high_freq_factor 4 must be above low_freq_factor 4"}},
+       {"high_freq_factor 3 must not be below low_freq_factor 4"}},
       {R"("rope_scaling":{"rope_type":"yarn","factor":8,"beta_fast":1,"beta_slow":2})", {"beta_fast 1"}},
       {R"("rope_parameters":{"full_attention":{"rope_type":"default"}})",
        {"rope_parameters.full_attention is an object"}},

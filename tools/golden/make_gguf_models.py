@@ -317,8 +317,8 @@ def llama3_factors(rope, size):
     out = []
     for i in range(0, size, 2):
         length = 2 * math.pi * rope["rope_theta"] ** (i / size)
-        smooth = (old / length - low) / (high - low)
-        out.append(1 if length < old / high else factor if length > old / low else 1 / ((1 - smooth) / factor + smooth))
+        smooth = lambda: (old / length - low) / (high - low)
+        out.append(1 if length < old / high else factor if length > old / low else 1 / ((1 - smooth()) / factor + smooth()))
     return np.array(out, dtype=np.float32)
 
 

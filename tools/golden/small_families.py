@@ -229,8 +229,8 @@ FAMILIES = [
     dict(cls=Llama4TextConfig, name="llama4", seed=140, gain=0.8, lengths=LONG, vocab_size=149, hidden_size=44, intermediate_size=25,
          intermediate_size_mlp=57, num_attention_heads=6, num_key_value_heads=2, head_dim=12, num_hidden_layers=5, num_local_experts=5,
          interleave_moe_layer_step=2, attention_chunk_size=48, floor_scale=20, attn_scale=0.3, pad_token_id=0,
-         rope={"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-               "original_max_position_embeddings": 64},
+         rope={"rope_type": "llama3", "rope_theta": 10000.0, "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0,
+               "original_max_position_embeddings": 64},  # equal, as Scout has them
          without={"chunks": {"layer_types": ["full_attention"] * 5}, "temperature": {"attn_temperature_tuning": False},
                   "norm": {"use_qk_norm": False}, "still": {"no_rope_layers": [1] * 5}}),
     dict(cls=Llama4TextConfig, name="llama4_lists", seed=141, style="old", lengths=(1, 7, 131), vocab_size=151, hidden_size=40,
