@@ -494,15 +494,15 @@ struct AttentionMerge {
 
 template <class L>
 AttentionSizes attention_sizes(const PagedAttentionArgs& a, const L& launch) {
-  AttentionSizes z{a.heads,
-                   a.kv_heads,
-                   a.size,
-                   launch.size(a.sequences),
-                   launch.size(a.columns),
-                   a.window,
-                   a.chunk,
-                   launch.size(a.tokens),
-                   static_cast<float>(a.scale)};
+  AttentionSizes z{.heads = a.heads,
+                   .kv_heads = a.kv_heads,
+                   .size = a.size,
+                   .sequences = launch.size(a.sequences),
+                   .columns = launch.size(a.columns),
+                   .window = a.window,
+                   .chunk = a.chunk,
+                   .tokens = launch.size(a.tokens),
+                   .scale = static_cast<float>(a.scale)};
   z.sinks = a.sinks;
   if (a.softcap > 0) {
     z.cap = static_cast<float>(a.softcap);

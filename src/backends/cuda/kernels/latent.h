@@ -573,10 +573,16 @@ void run_per_head_matmul_rows(const PerHeadMatmulRowsArgs& a, L& launch) {
 template <class E, class L>
 void run_latent_attention(const LatentAttentionArgs& a, L& launch) {
   using T = typename E::Type;
-  const LatentSizes s{{a.heads, 1, a.latent, launch.size(a.sequences), launch.size(a.columns), 0, 0,
-                       launch.size(a.tokens), static_cast<float>(a.scale)},
-                      a.rope,
-                      latent_state_columns(a.latent)};
+  const AttentionSizes z{.heads = a.heads,
+                         .kv_heads = 1,
+                         .size = a.latent,
+                         .sequences = launch.size(a.sequences),
+                         .columns = launch.size(a.columns),
+                         .window = 0,
+                         .chunk = 0,
+                         .tokens = launch.size(a.tokens),
+                         .scale = static_cast<float>(a.scale)};
+  const LatentSizes s{z, a.rope, latent_state_columns(a.latent)};
   const Lengths lengths{a.page_table, a.context_lens, a.cu_seqlens};
   const T *q = a.q, *q_rope = a.q_rope, *c_kv = a.c_kv, *k_pe = a.k_pe;
   T* out = a.out;
