@@ -571,6 +571,7 @@ Status Engine::open() {
   RETURN_IF_ERROR(load(builder));
 
   ASSIGN_OR_RETURN(stream_, platform_.device->make_stream());
+  outputs_.open(*platform_.device, *stream_);
   RETURN_IF_ERROR(make_caches(builder));
   return compile(std::move(made));
 }

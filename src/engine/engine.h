@@ -23,7 +23,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 #include "checkpoint/quantisation.h"
-#include "device/host_copy.h"
 #include "engine/adapter_slots.h"
 #include "engine/executor.h"
 #include "engine/expert_use.h"
@@ -35,6 +34,7 @@
 #include "engine/programs.h"
 #include "engine/rank_draws.h"
 #include "engine/replay_check.h"
+#include "engine/step_outputs.h"
 #include "engine/tower.h"
 #include "ops/platform.h"
 #include "ranks/member.h"
@@ -266,8 +266,8 @@ class Engine final : public Executor {
   // The outputs of the last step's program by name (none before the first step), and one of them in memory of the
   // host: "logits", "hidden" ([rows, hidden size] of the logit rows, in the model's dtype: what the head read), and
   // what observe_linears adds. Valid until the next step.
-  std::vector<std::string> output_names() const;
-  Result<TensorView> output(std::string_view name) const;
+  std::vector<std::string> output_names() const { return outputs_.names(); }
+  Result<TensorView> output(std::string_view name) const { return outputs_.get(name); }
   Result<TensorView> hidden_states() const { return output("hidden"); }
 
   // A KV pool for so many tokens; pages in use keep their content. Captured graphs are bound to the new place before
@@ -394,13 +394,8 @@ class Engine final : public Executor {
                         std::span<const StepItem> items) const;
   Status follow_check(const ranks::StepMessage& message);
 
-  Status collect(StepOutput output);
   Status count_experts();
   Status count_gathered(const LiveSizes& live, StepOutput output);
-  // output(), there once the stream is synchronized.
-  Result<TensorView> ask(std::string_view name) const;
-  Result<TensorView> latest(std::string_view name) const;  // of the last program alone
-  Status arrived() const;
 
   EngineOptions options_;
   Platform platform_;  // outlives everything below, which holds its memory
@@ -444,15 +439,7 @@ class Engine final : public Executor {
   bool told_no_times_ = false;                                  // that marks gave none
   std::optional<double> gap_us_;                                // of the current step
   StepHook hook_;
-  const CompiledModel* last_ = nullptr;  // whose outputs are the last step's, unless they were collected
-  // Outputs of a batch that ran as several parts, by name.
-  struct Collected {
-    TensorView view;
-    std::vector<uint8_t> bytes;
-  };
-  std::map<std::string, Collected, std::less<>> collected_;
-  bool collecting_ = false;
-  mutable std::map<std::string, HostCopy, std::less<>> copies_;  // of outputs, where the host does not see the device's
+  StepOutputs outputs_;
   EngineCounters counters_;
   ExpertUse expert_use_;
   // By program: where each layer's borders are.
@@ -463,7 +450,6 @@ class Engine final : public Executor {
   int64_t pooled_size_ = 0;
   bool sampling_ = false;                  // the device draws tokens
   std::unique_ptr<RankDraws> rank_draws_;  // what it leaves to the hosts of all ranks; null: nothing
-  DrawnRows drawn_;                        // by them, in the current step
   std::string graph_text_, learned_file_;
   DraftRecord drafts_;
 };

@@ -14,7 +14,7 @@ using ranks::StepMessage;
 Status Engine::check_here(const CheckRun& run, const LiveSizes& live, StepPlaces places) {
   CompiledModel& model = run.unfused ? check_->shadow(run.phase) : runners_[run.phase]->model(run.size);
   RETURN_IF_ERROR(model.run(live, *stream_, head_of(run.output)));
-  last_ = &model;
+  outputs_.ran(&model);
   return check_->keep(run.keep, model, run.output, std::move(places), caches_of_step(), *stream_);
 }
 
@@ -39,7 +39,7 @@ Status Engine::check_on_all(const CheckRun& run, const LiveSizes& live, std::spa
 
 // What every rank found, by rank; empty where nothing differs.
 Result<std::vector<std::string>> Engine::compare_here() {
-  ASSIGN_OR_RETURN(const auto difference, check_->compare(*last_, caches_of_step(), *stream_));
+  ASSIGN_OR_RETURN(const auto difference, check_->compare(*outputs_.program(), caches_of_step(), *stream_));
   const std::string mine = difference ? difference->text() : std::string();
   if (!options_.member) return std::vector<std::string>{mine};
   return options_.member->show(mine);
@@ -97,7 +97,7 @@ Status Engine::follow_check(const StepMessage& m) {
     return Status::ok();
   }
   if (m.kind == StepMessage::Kind::Compare)
-    return last_ ? compare_here().status() : error(Code::Internal, "no step to compare");
+    return outputs_.program() ? compare_here().status() : error(Code::Internal, "no step to compare");
   RETURN_IF_ERROR(rebind_if_moved());
   staging_.take();
   stage().see_part(options_.graph.pipeline.ranks.part(), pool_sizes());

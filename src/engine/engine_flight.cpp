@@ -213,10 +213,10 @@ Status Engine::run_alone(Flight& f) {
     Flight::Answer& answer = f.answers[static_cast<size_t>(i)];
     answer.view = {};
     if (const std::string_view name = f.wanted(static_cast<Flight::Name>(i)); !name.empty()) {
-      ASSIGN_OR_RETURN(answer.view, ask(name));
+      ASSIGN_OR_RETURN(answer.view, outputs_.ask(name));
     }
   }
-  RETURN_IF_ERROR(arrived());
+  RETURN_IF_ERROR(outputs_.arrived());
   if (platform_.device->info().asynchronous)
     // The next step may be submitted before this one's result is looked at.
     for (Flight::Answer& answer : f.answers) {
@@ -251,7 +251,7 @@ Status Engine::launch_beside(Flight& f) {
   StepRunner& runner = runner_of(f.items);
   ASSIGN_OR_RETURN(f.plan, runner.plan(tokens));
   if (f.plan.kind == StepPlan::Kind::Split) return run_alone(f);
-  if (!collected_.empty()) collected_.clear();
+  outputs_.drop_parts();
   RETURN_IF_ERROR(feed_tokens(f));
 
   StepMarks& marks = marks_[(tickets_ + 1) % marks_.size()];
@@ -266,7 +266,7 @@ Status Engine::launch_beside(Flight& f) {
     f.message = options_.member->message();
   }
   f.status = runner.launch(f.plan, tokens, f.live, *stream_, f.output);
-  last_ = runner.last_program();
+  outputs_.ran(runner.last_program());
   if (f.status.is_ok()) f.status = ask_for_result(f);
   if (f.status.is_ok()) f.status = count_gathered(f.live, f.output);
   if (f.status.is_ok()) f.status = stream_->record(*marks.end);
@@ -315,7 +315,7 @@ Status Engine::ask_for_result(Flight& f) {
     answer.view = {};
     const std::string_view name = f.wanted(static_cast<Flight::Name>(i));
     if (name.empty()) continue;
-    ASSIGN_OR_RETURN(answer.view, last_->output(name));
+    ASSIGN_OR_RETURN(answer.view, outputs_.program()->output(name));
     if (i == Flight::Tokens) f.next_tokens = answer.view.data;
     const size_t bytes = static_cast<size_t>(answer.view.elements()) * size_of(answer.view.dtype);
     ASSIGN_OR_RETURN(answer.view.data, answer.copy.ask(*platform_.device, *stream_, answer.view.data, bytes));
@@ -416,7 +416,7 @@ Status Engine::compute_again(Flight& f, const Status& failed) {
   StepRunner& runner = runner_of(f.items);
   RETURN_IF_ERROR(!own ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
                        : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));
-  last_ = runner.last_program();
+  outputs_.ran(runner.last_program());
   RETURN_IF_ERROR(ask_for_result(f));
   return stream_->synchronize();
 }

@@ -86,14 +86,14 @@ Status Engine::count_gathered(const LiveSizes& live, StepOutput output) {
   const auto rows = static_cast<uint64_t>(live.value[models::kLogitRows]);
   if (rank_draws_ && output == StepOutput::Drawn) return Status::ok();  // draw_over_ranks() has counted
   const GraphOutput* merged = nullptr;
-  for (const GraphOutput& o : last_->graph().outputs())
+  for (const GraphOutput& o : outputs_.program()->graph().outputs())
     if (o.name == kMergedDraws) merged = &o;
   if (output != StepOutput::Drawn || !merged) {
     counters_.logits_gathered += rows;
     return Status::ok();
   }
-  ASSIGN_OR_RETURN(const TensorView v, latest(merged->name));
-  RETURN_IF_ERROR(arrived());
+  ASSIGN_OR_RETURN(const TensorView v, outputs_.of_program(merged->name));
+  RETURN_IF_ERROR(outputs_.arrived());
   const auto* tokens = static_cast<const int32_t*>(v.data);
   counters_.logits_gathered += static_cast<uint64_t>(std::count(tokens, tokens + v.elements(), kUndecidedToken));
   return Status::ok();
@@ -142,21 +142,22 @@ Status Engine::draw_over_ranks(const LiveSizes& live, StepOutput output) {
   const int64_t rows = live.value[models::kLogitRows];
   const int32_t* known = nullptr;
   if (sampling_) {
-    ASSIGN_OR_RETURN(const TensorView tokens, latest(output_name(output)));
-    RETURN_IF_ERROR(arrived());
+    ASSIGN_OR_RETURN(const TensorView tokens, outputs_.of_program(output_name(output)));
+    RETURN_IF_ERROR(outputs_.arrived());
     known = static_cast<const int32_t*>(tokens.data);
   }
-  const size_t first = drawn_.tokens.size();
-  drawn_.add(rows, known);
-  if (std::find(drawn_.tokens.begin() + static_cast<ptrdiff_t>(first), drawn_.tokens.end(), kUndecidedToken) ==
-      drawn_.tokens.end())
+  DrawnRows& drawn = outputs_.drawn();
+  const size_t first = drawn.tokens.size();
+  drawn.add(rows, known);
+  if (std::find(drawn.tokens.begin() + static_cast<ptrdiff_t>(first), drawn.tokens.end(), kUndecidedToken) ==
+      drawn.tokens.end())
     return Status::ok();
-  ASSIGN_OR_RETURN(const TensorView own, latest(kOwnLogits));
-  RETURN_IF_ERROR(arrived());
+  ASSIGN_OR_RETURN(const TensorView own, outputs_.of_program(kOwnLogits));
+  RETURN_IF_ERROR(outputs_.arrived());
   const uint64_t before = rank_draws_->whole_rows();
   RETURN_IF_ERROR(rank_draws_->draw({static_cast<const float*>(own.data), stage().ints(models::kDrawsInput),
                                      stage().ints(models::kEditsInput), stage().ints(models::kEditWordsInput)},
-                                    first, drawn_));
+                                    first, drawn));
   if (output == StepOutput::Drawn) counters_.logits_gathered += rank_draws_->whole_rows() - before;
   return Status::ok();
 }
@@ -173,7 +174,7 @@ Status Engine::launch_here(const StepPlan& plan, size_t phase, const LiveSizes& 
   if (flip && flip->is_of(options_.member ? options_.member->world().rank : 0))
     return run_with_flip(*flip, runner, live, output);
   RETURN_IF_ERROR(runner.run(plan, live.value[models::kTokens], live, *stream_, output));
-  last_ = runner.last_program();
+  outputs_.ran(runner.last_program());
   return Status::ok();
 }
 
@@ -293,12 +294,12 @@ Status Engine::follow_beside(const StepMessage& m, const StepPlan& plan) {
   const auto output = static_cast<StepOutput>(m.output);
   RETURN_IF_ERROR(runner.launch(plan, rows, m.live, *stream_, output));
   runner.finished(plan, rows, std::nullopt);
-  last_ = runner.last_program();
+  outputs_.ran(runner.last_program());
   RETURN_IF_ERROR(stream_->record(*marks.end));
   marks.ticket = options_.member->message();
   fed_tokens_ = {};
   if (output == StepOutput::NextTokens || is_sampled(output)) {
-    ASSIGN_OR_RETURN(fed_tokens_, last_->output(output_name(output)));
+    ASSIGN_OR_RETURN(fed_tokens_, outputs_.program()->output(output_name(output)));
   }
   ++counters_.steps;
   return Status::ok();
@@ -318,7 +319,7 @@ Status Engine::follow_step(const StepMessage& m) {
   staging_.select(0);
   staging_.take();
   stage().see_part(options_.graph.pipeline.ranks.part(), pool_sizes());
-  drawn_.clear();
+  outputs_.drawn().clear();
   Fault flip;
   flip.kind = m.flips == 2 ? FaultKind::Hang : FaultKind::BitFlip;
   if (m.node >= 0) flip.node = static_cast<uint32_t>(m.node);

@@ -30,72 +30,10 @@ Status flip_bit(Device& device, Stream& stream, const TensorView& v) {
 
 }  // namespace
 
-std::vector<std::string> Engine::output_names() const {
-  std::vector<std::string> names;
-  if (!collected_.empty())
-    for (const auto& entry : collected_) names.push_back(entry.first);
-  else if (last_)
-    for (const GraphOutput& o : last_->graph().outputs())
-      if (last_->computed(o.name)) names.push_back(o.name);
-  return names;
-}
-
 EngineCounters Engine::counters() const {
   EngineCounters c = counters_;
   for (const PhaseSpec& phase : phases()) c.captures += runner(phase.name)->captures();
   return c;
-}
-
-Result<TensorView> Engine::output(std::string_view name) const {
-  ASSIGN_OR_RETURN(const TensorView v, ask(name));
-  RETURN_IF_ERROR(arrived());
-  return v;
-}
-
-Status Engine::arrived() const {
-  const DeviceInfo& device = platform_.device->info();
-  return device.host_visible && !device.asynchronous ? Status::ok() : stream_->synchronize();
-}
-
-Result<TensorView> Engine::ask(std::string_view name) const {
-  if (const TensorView drawn = drawn_.view(name); drawn.data) return drawn;
-  if (!collected_.empty()) {
-    auto it = collected_.find(name);
-    if (it == collected_.end()) return error(Code::NotFound, "the step has no output \"{}\"", name);
-    TensorView v = it->second.view;
-    v.data = const_cast<uint8_t*>(it->second.bytes.data());
-    return v;
-  }
-  if (!last_) return error(Code::Internal, "no step has run yet");
-  return latest(name);
-}
-
-Result<TensorView> Engine::latest(std::string_view name) const {
-  ASSIGN_OR_RETURN(TensorView v, last_->output(name));
-  auto it = copies_.find(name);
-  if (it == copies_.end()) it = copies_.emplace(name, HostCopy()).first;
-  const size_t bytes = static_cast<size_t>(v.elements()) * size_of(v.dtype);
-  ASSIGN_OR_RETURN(v.data, it->second.ask(*platform_.device, *stream_, v.data, bytes));
-  return v;
-}
-
-Status Engine::collect(StepOutput output) {
-  const HeadMask heads = head_of(output);
-  for (const GraphOutput& o : last_->graph().outputs()) {
-    const std::string& name = o.name;
-    if (name == kOwnLogits) continue;  // hosts have drawn from them
-    if (name != "hidden" && (last_->heads_of_output(name) == kAllHeads || (last_->heads_of_output(name) & heads) == 0))
-      continue;
-    ASSIGN_OR_RETURN(const TensorView part, latest(name));
-    RETURN_IF_ERROR(arrived());
-    Collected& all = collected_[name];
-    const int64_t before = all.bytes.empty() ? 0 : all.view.size[0];
-    all.view = part;
-    all.view.size[0] += before;
-    const auto* begin = static_cast<const uint8_t*>(part.data);
-    all.bytes.insert(all.bytes.end(), begin, begin + static_cast<size_t>(part.elements()) * size_of(part.dtype));
-  }
-  return Status::ok();
 }
 
 // Every sequence of the step has slots for its states.
@@ -111,9 +49,7 @@ Status Engine::hold_states(std::span<const StepItem> items) {
 Status Engine::run(std::span<const StepItem> items, StepOutput output) {
   device_s_ = 0;
   gap_us_.reset();
-  if (!collected_.empty()) collected_.clear();
-  collecting_ = false;
-  drawn_.clear();
+  outputs_.begin();
   RETURN_IF_ERROR(rebind_if_moved());
   RETURN_IF_ERROR(hold_states(items));
   ASSIGN_OR_RETURN(const LiveSizes live, stage().fill(items, pool_sizes()));
@@ -135,7 +71,7 @@ Status Engine::run_planned(std::span<const StepItem> items, const LiveSizes& liv
 // The first `first` tokens of the batch, then the rest, each as a step of its own. A sequence with drafts stays whole:
 // what comes behind them is computed with them.
 Status Engine::run_split(std::span<const StepItem> items, int64_t first, StepOutput output) {
-  collecting_ = true;
+  outputs_.expect_parts();
   std::vector<StepItem> part, rest;
   for (const StepItem& item : items) {
     int64_t take = std::min(first, item.count);
@@ -203,22 +139,22 @@ Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> item
   for (const StepItem& item : items) item.sequence->advance(item.own());
   if (expert_use_.layers() > 0) RETURN_IF_ERROR(count_experts());
   RETURN_IF_ERROR(count_gathered(live, output));
-  return collecting_ ? collect(output) : Status::ok();
+  return outputs_.in_parts() ? outputs_.add_part(output) : Status::ok();
 }
 
 // Every program has the same layers in the same order.
 Status Engine::count_experts() {
-  std::vector<const GraphOutput*>& starts = expert_starts_[last_];
+  std::vector<const GraphOutput*>& starts = expert_starts_[outputs_.program()];
   if (starts.empty())
-    for (const GraphOutput& o : last_->graph().outputs())
+    for (const GraphOutput& o : outputs_.program()->graph().outputs())
       if (o.name.starts_with(kExpertStarts)) starts.push_back(&o);
   const DeviceInfo& device = platform_.device->info();
   const bool visible = device.host_visible && !device.asynchronous;
   for (size_t layer = 0; layer < std::min(starts.size(), expert_use_.layers()); ++layer) {
-    TensorView v = last_->view(starts[layer]->value);
+    TensorView v = outputs_.program()->view(starts[layer]->value);
     if (!visible) {
-      ASSIGN_OR_RETURN(v, latest(starts[layer]->name));
-      RETURN_IF_ERROR(arrived());
+      ASSIGN_OR_RETURN(v, outputs_.of_program(starts[layer]->name));
+      RETURN_IF_ERROR(outputs_.arrived());
     }
     expert_use_.add(layer, {static_cast<const int32_t*>(v.data), static_cast<size_t>(v.elements())});
   }
@@ -240,7 +176,7 @@ Status Engine::run_with_flip(const Fault& fault, StepRunner& runner, const LiveS
   while (fault.kind == FaultKind::Hang) std::this_thread::sleep_for(std::chrono::hours(1));
   const int64_t size = live.value[models::kTokens];
   CompiledModel& m = runner.model(size);
-  last_ = &m;
+  outputs_.ran(&m);
   uint32_t last = 0;
   for (auto& p : m.pieces())
     if ((p.heads & head_of(output)) != 0) last = p.thunks.back().node;
