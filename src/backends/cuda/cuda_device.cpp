@@ -308,6 +308,7 @@ Result<CudaParts> make_cuda_device(const CudaOptions& options) {
   info.asynchronous = true;
   // A patch runs the launch once more, and one of NCCL's would have to run on all ranks.
   info.free_patches = !parts.ranks;
+  info.graphs_take_memory = true;
   info.read_ahead = read_ahead_of(device, p);
   // Kernels are loaded and products chosen while a launch is recorded. Links to other ranks may be made at a first run.
   info.records_cold = !parts.ranks;
