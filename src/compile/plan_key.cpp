@@ -92,7 +92,7 @@ void KeyBuilder::add(const Platform& platform) {
 }
 
 void KeyBuilder::add(const PipelineOptions& options) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13] = options;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
   // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
@@ -101,6 +101,7 @@ void KeyBuilder::add(const PipelineOptions& options) {
   add("left out", joined(p.leave_out) + p.leave_out_reason);
   add("bisect limit", p.bisect_limit);
   add("greedy", options.greedy);
+  add("finite rows", options.finite_rows);
   add("quantisation", options.quantisation ? options.quantisation->text() : "");
   add("observe linears", options.observe_linears);
   add("expand latents", options.expand_latents);

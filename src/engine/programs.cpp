@@ -93,6 +93,9 @@ PipelineOptions ProgramBuilder::pipeline_for(size_t phase, Kind kind) const {
       if (auto rewrites = parse_rewrites(o.pass_file->text, *platform_.ops); rewrites.is_ok())
         for (const Rewrite& r : *rewrites) o.passes.leave_out.emplace_back(r.name);
   }
+  // Where the host reads hidden rows in place it looks at them itself. Ranks have their own ways to a token.
+  const DeviceInfo& device = platform_.device->info();
+  o.finite_rows = (device.asynchronous || !device.host_visible) && config_.generates() && o.ranks.size == 1;
   if (!o.passes.dump_dir.empty()) o.passes.dump_dir += fmt::format("/{}", kPhases[phase].name);
   return o;
 }
