@@ -10,6 +10,7 @@
 #include "common/flags.h"
 #include "common/model_flags.h"
 #include "measurement/collective_bench.h"
+#include "measurement/device_probe.h"
 #include "measurement/machine_probe.h"
 #include "settings/setting.h"
 #include "verification/self_test.h"
@@ -48,8 +49,24 @@ void print_table(const measurement::Machine& m, const MachineSpeed& s) {
   for (const auto& w : m.warnings) fmt::print("{} {}\n", coloured(Colour::Yellow, "warning:", stdout), w);
 }
 
-void print_device(const Device& device) {
-  for (const auto& [name, value] : device_lines(device)) fmt::print("{:<22}{}\n", name, settings::as_flags(value));
+void print_device(const Device& device, const std::optional<measurement::DeviceSpeed>& speed) {
+  const auto row = [](std::string_view name, const std::string& value) { fmt::print("{:<22}{}\n", name, value); };
+  for (const auto& [name, value] : device_lines(device)) row(name, settings::as_flags(value));
+  if (!speed) return;
+  row("copy on the device", fmt::format("{:.0f} GB/s, read and written together", speed->copy_GBps));
+  row("copy to it, to host", fmt::format("{:.1f} GB/s, {:.1f} GB/s", speed->to_device_GBps, speed->to_host_GBps));
+  row("4 bytes to it, back", fmt::format("{:.1f} us", speed->round_trip_us));
+  row("bf16 product", speed->bf16_tflops ? fmt::format("{:.0f} TFLOP/s, {} x {} x {} random numbers",
+                                                       *speed->bf16_tflops, speed->size, speed->size, speed->size)
+                                         : "no kernel");
+}
+
+OrderedJson device_speed_json(const measurement::DeviceSpeed& s) {
+  return {{"copy_GBps", s.copy_GBps},
+          {"to_device_GBps", s.to_device_GBps},
+          {"to_host_GBps", s.to_host_GBps},
+          {"round_trip_us", s.round_trip_us},
+          {"bf16_tflops", s.bf16_tflops ? OrderedJson(*s.bf16_tflops) : OrderedJson(nullptr)}};
 }
 
 void print_self_test(const verification::SelfTest& t) {
@@ -142,14 +159,23 @@ Status run_doctor(const DoctorFlags& f) {
   const MachineSpeed s = measurement::measure_machine(used);
   if (const std::string why = disturbance(s); !f.json && !why.empty()) m.warnings.push_back(why);
   const std::optional<verification::SelfTest> test = platform ? tested(*platform) : std::nullopt;
+  std::optional<measurement::DeviceSpeed> speed;
+  if (platform && measurement::has_device_speed(*platform->device)) {
+    auto measured = measurement::measure_device(*platform);
+    if (measured.is_ok())
+      speed = *measured;
+    else
+      m.warnings.push_back(fmt::format("the device was not measured: {}", measured.status().message()));
+  }
   if (f.json) {
     OrderedJson j = measurement::machine_json(m, s);
     if (platform) j["device"] = device_json(*platform->device);
+    if (speed) j["device"]["measured"] = device_speed_json(*speed);
     if (test) j["self_test"] = self_test_json(*test);
     fmt::print("{}\n", settings::as_flags(j.dump()));
   } else {
     print_table(m, s);
-    if (platform) print_device(*platform->device);
+    if (platform) print_device(*platform->device, speed);
     if (test) print_self_test(*test);
   }
   if (!test || test->failed().empty()) return Status::ok();
@@ -175,8 +201,9 @@ Command add_doctor(CLI::App& program) {
                "Ranks");
   c.app->footer(
       "Each figure is the best of a few trials of some milliseconds; the whole takes about two seconds. With\n"
-      "another --device than cpu, what that says of itself follows, and a self-test of memory, a computation, graphs\n"
-      "and streams; one that cannot be opened ends with the reason, and a failed self-test with exit code 1.\n"
+      "another --device than cpu, what that says of itself and what it copies and multiplies follow, and a\n"
+      "self-test of memory, a computation, graphs and streams; one that cannot be opened ends with the reason, and a\n"
+      "failed self-test with exit code 1.\n"
       "With --tp-size above 1 it is the exchange between ranks of the CPU that is tested and timed, alone.");
   c.over_ranks = [flags] { return flags->ranks.tp_size > 1 ? &flags->ranks : nullptr; };
   c.follow = [flags] { return measurement::measure_collectives(*flags->ranks.member, kExchanges).status(); };

@@ -8,13 +8,17 @@
 # which tools/gpu_report.py makes tables and a comparison with an earlier round. Every step has a time limit and prints
 # one line; a step that fails does not stop the others, and the script's status says whether one did. A step that the
 # time of the round (REPRISE_ROUND_SECONDS, 590) leaves no room for is left out, and the report says so.
-# Steps: machine probes conformance goldens verify sanitizer bench bench-int8 bench-modes bench-experts profile.
+# Steps: machine probes conformance kernels goldens verify sanitizer bench bench-int8 bench-modes bench-experts profile.
 set -uo pipefail
 bin=$(realpath "$1") out=$(realpath "$2")
 shift 2
-steps=${*:-machine probes conformance goldens verify sanitizer bench bench-int8 bench-modes bench-experts profile}
+all='machine probes conformance kernels goldens verify sanitizer bench bench-int8 bench-modes bench-experts profile'
+steps=${*:-$all}
 export LD_LIBRARY_PATH=$bin/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} REPRISE_REQUIRE_DEVICE=cuda
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Tests of single kernels, which run on a GPU when they are told to. Kernels of weights in GGUF blocks are on no device.
+kernels='CudaKernels.*:*CudaAttention.*:CudaPerHeadMatmul.*:*CudaLatent.*:CudaLatentAttention.*:CudaEncoder.*'
+kernels+=':CudaLora.*:CudaExperts.*:CudaRecurrent.*:CudaSample.*:CudaDrawParts.*:CudaMaskLogits.*:CudaPacked.Experts*'
 failed=0
 records=()
 end=$((SECONDS + ${REPRISE_ROUND_SECONDS:-590}))
@@ -110,6 +114,7 @@ for s in $steps; do
       fi
       ;;
     conformance) step conformance 120 "$bin/device_tests" '--gtest_filter=*cuda*' ;;
+    kernels) step kernels 90 env REPRISE_KERNELS_ON=gpu "$bin/simt_tests" "--gtest_filter=$kernels" ;;
     goldens)
       export -f sharded
       step goldens 120 bash -c 'sharded "$@"' sharded "$bin/simt_tests" '*_gpu:*/gpu:CudaSampledSteps.*:CudaGpu.*' 12
@@ -124,10 +129,14 @@ for s in $steps; do
     sanitizer)
       tools='memcheck racecheck initcheck synccheck'
       command -v compute-sanitizer >/dev/null || { skip sanitizer "there is no compute-sanitizer"; tools=; }
+      # Memory of a kernel's test ends where its operand does, that of a model lies in one arena.
+      few_kernels='CudaKernels.Elements*:CudaKernels.Norms*:CudaKernels.ProductsAre*:*CudaAttention.IsNear*'
       small='*CudaGolden*/qwen3_tied_bf16_gpu:*CudaGolden*/gpt_oss_bf16_gpu:*CudaGolden*/qwen3_next_bf16_gpu'
       for tool in $tools; do
-        step "$tool" 100 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/simt_tests" \
+        step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/simt_tests" \
           "--gtest_filter=$small"
+        step "$tool-kernels" 40 env REPRISE_KERNELS_ON=gpu compute-sanitizer --tool "$tool" --error-exitcode 9 \
+          "$bin/simt_tests" "--gtest_filter=$few_kernels"
       done
       ;;
     bench)

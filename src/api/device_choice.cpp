@@ -75,6 +75,7 @@ OrderedJson device_json(const Device& device) {
   j["isa"] = d.isa;
   j["ranks"] = d.threads;
   j["memory_bytes"] = d.memory_bytes;
+  if (d.free_bytes > 0) j["free_bytes"] = d.free_bytes;
   j["host_visible"] = d.host_visible;
   j["live_sizes"] = d.live_sizes;
   j["asynchronous"] = d.asynchronous;
@@ -95,6 +96,8 @@ std::vector<std::pair<std::string, std::string>> device_lines(const Device& devi
   out.emplace_back("architecture", d.isa);
   out.emplace_back("device memory", d.memory_bytes ? fmt::format("{:.1f} GB", static_cast<double>(d.memory_bytes) / 1e9)
                                                    : "the device does not say");
+  if (d.free_bytes > 0)
+    out.emplace_back("free when opened", fmt::format("{:.1f} GB", static_cast<double>(d.free_bytes) / 1e9));
   out.emplace_back("seen by the host", d.host_visible ? "yes" : "no: inputs and results are copied");
   out.emplace_back("graphs", !d.captures    ? "none: everything runs eagerly"
                              : d.live_sizes ? "read sizes at run time: one serves every size"

@@ -370,6 +370,13 @@ const DeviceGraph* CompiledModel::graph_of(const Piece& piece) const {
   return nullptr;
 }
 
+size_t CompiledModel::capture_bytes(int64_t size) const {
+  size_t sum = 0;
+  if (const Capture* c = find(size))
+    for (auto& g : c->graphs) sum += g->stats().bytes;
+  return sum;
+}
+
 GraphStats CompiledModel::graph_stats() const {
   GraphStats sum;
   for (const Capture& c : captures_) {

@@ -92,7 +92,8 @@ class CompiledModel {
   const std::vector<std::string>& heads() const { return heads_; }
   // A piece's graph in the first capture, the largest; null where there is none.
   const DeviceGraph* graph_of(const Piece& piece) const;
-  GraphStats graph_stats() const;  // of all captures together
+  GraphStats graph_stats() const;            // of all captures together
+  size_t capture_bytes(int64_t size) const;  // of the graphs of one; 0 where there is none
   // By Thunk::node. The kernel is null for sources and views.
   const Node* node(uint32_t number) const { return nodes_[number]; }
   const KernelEntry* kernel(uint32_t number) const { return kernels_[number]; }

@@ -72,9 +72,10 @@ void KeyBuilder::add(std::string_view name, int64_t value) { add(name, std::stri
 void KeyBuilder::add(const Platform& platform) {
   const DeviceInfo& d = platform.device->info();
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-                                f20] = d;
+                                f20, f21] = d;
   // Not memory_bytes and free_bytes: they decide sizes, and those are in the key themselves. Nor whether kernels
-  // compute, the slots of padding rows, what patches cost, what captures need, what bf16 is multiplied with and notes.
+  // compute, the slots of padding rows, what patches and graphs cost, what captures need, what bf16 is multiplied with
+  // and notes.
   add("device", fmt::format("{}/{}/{}/{}", device_kind_name(d.kind), d.name, d.isa, d.threads));
   add("abilities", fmt::format("{}/{}/{}/{}/{}/{}", d.host_visible, d.live_sizes, d.asynchronous, d.captures, d.patches,
                                dtype_name(d.index_dtype)));
@@ -91,7 +92,7 @@ void KeyBuilder::add(const Platform& platform) {
 }
 
 void KeyBuilder::add(const PipelineOptions& options) {
-  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13] = options;
+  [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14] = options;
   const PassOptions& p = options.passes;
   [[maybe_unused]] const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10] = p;
   // Not print_after, dump_dir, keep_graphs, print and verify_each: they show and check graphs.
@@ -100,6 +101,7 @@ void KeyBuilder::add(const PipelineOptions& options) {
   add("left out", joined(p.leave_out) + p.leave_out_reason);
   add("bisect limit", p.bisect_limit);
   add("greedy", options.greedy);
+  add("finite rows", options.finite_rows);
   add("quantisation", options.quantisation ? options.quantisation->text() : "");
   add("observe linears", options.observe_linears);
   add("expand latents", options.expand_latents);

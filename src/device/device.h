@@ -55,6 +55,8 @@ struct DeviceInfo {
   // False: a patchable launch takes room on the device, so only those that need it at every replay are recorded so, and
   // graphs are recorded anew when addresses move.
   bool free_patches = true;
+  // What graphs take (GraphStats::bytes) is memory of the device, which weights and caches could have.
+  bool graphs_take_memory = false;
   // Launches may be recorded that never ran: nothing is loaded, chosen or allocated at a first run.
   bool records_cold = false;
   DType index_dtype = DType::I32;  // of token ids, positions, slots and tables, as its kernels take them

@@ -556,6 +556,7 @@ Status Engine::open() {
   graph_text_ = builder.graph_text();
   pooled_size_ = builder.pooled_size();
   sampling_ = builder.returns(output_name(StepOutput::Sampled));
+  tells_finite_ = builder.returns(fmt::format("{}{}", output_name(StepOutput::NextTokens), kFiniteRows));
   for (size_t p = 0; p < builder.phases(); ++p) passes_[p] = builder.report(p);
   RETURN_IF_ERROR(prepare_tower());
   std::vector<ParamPlan> params = builder.params();

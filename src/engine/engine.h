@@ -449,6 +449,7 @@ class Engine final : public Executor {
   size_t step_bytes_ = 0, expert_bytes_ = 0;
   int64_t pooled_size_ = 0;
   bool sampling_ = false;                  // the device draws tokens
+  bool tells_finite_ = false;              // and says whether what they come from is finite
   std::unique_ptr<RankDraws> rank_draws_;  // what it leaves to the hosts of all ranks; null: nothing
   std::string graph_text_, learned_file_;
   DraftRecord drafts_;

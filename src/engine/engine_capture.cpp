@@ -121,7 +121,7 @@ Status Engine::capture(ProgramBuilder& builder) {
   if (options_.member) RETURN_IF_ERROR(options_.member->agree("memory that ranks share", builder.exchange_text()));
   if (tower_) RETURN_IF_ERROR(tower_->bind(params_, *platform_.device, *stream_, options_.graph.warmups));
   // Where graphs take scarce room on the device, decode comes first: it needs little of it and gains most.
-  const bool scarce = !platform_.device->info().free_patches;
+  const bool scarce = !platform_.device->info().free_patches || platform_.device->info().graphs_take_memory;
   std::vector<size_t> order{kAnyPhase, 0};
   if (builder.phases() > kVerifyPhase) order.insert(order.begin() + 1, kVerifyPhase);
   if (scarce) std::reverse(order.begin(), order.end());

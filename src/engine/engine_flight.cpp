@@ -10,9 +10,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Rows of numbers, or what the device says of each row (op finite_rows).
 bool all_finite(const TensorView& v) {
   const int64_t n = v.elements();
   switch (v.dtype) {
+    case DType::I32: {
+      const auto* said = static_cast<const int32_t*>(v.data);
+      return std::all_of(said, said + n, [](int32_t finite) { return finite != 0; });
+    }
     case DType::F32: {
       const auto* f = static_cast<const float*>(v.data);
       float sum = 0;
@@ -65,7 +70,7 @@ std::string_view Flight::wanted(Name name) const {
   const bool chosen = sampled || output == StepOutput::NextTokens;
   const auto any = [&](auto says) { return std::any_of(items.begin(), items.end(), says); };
   switch (name) {
-    case Hidden: return chosen ? "hidden" : "";
+    case Finite: return !chosen ? "" : !told_finite ? "hidden" : sampled ? "sampled.finite" : "next_tokens.finite";
     case Tokens: return chosen ? output_name(output) : "";
     case Pooled: return output == StepOutput::Pooled ? output_name(output) : "";
     case Logits:
@@ -155,6 +160,7 @@ Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output
   f.ends.clear();
   for (const StepItem& item : items) f.ends.push_back(item.sequence->cached() + item.count);
   f.output = output;
+  f.told_finite = tells_finite_;
   if (options_.member && output == StepOutput::Sampled && f.wanted(Flight::Logits).empty())
     f.output = StepOutput::Drawn;
   f.fed.clear();
@@ -331,7 +337,7 @@ Status Engine::accept_result(const Flight& f) {
                ? Status::ok()
                : error(Code::Internal, "a pooled row is not finite; something broke in the model");
   // Where logits are not seen, what they come from is: NaN upstream must not become a token.
-  if (!all_finite(f.answers[Flight::Hidden].view))
+  if (!all_finite(f.answers[Flight::Finite].view))
     return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");
   resolve_tokens(f);
   return Status::ok();

@@ -34,6 +34,7 @@ struct Flight {
   Ticket ticket = 0;  // 0: nothing was submitted here, or it was waited for
   std::vector<StepItem> items;
   StepOutput output = StepOutput::Logits;
+  bool told_finite = false;  // the device says of each row whether it is finite; else the host looks at hidden rows
   StepPlan plan;
   LiveSizes live;
   std::vector<FedRow> fed;
@@ -59,7 +60,7 @@ struct Flight {
       return {static_cast<T*>(view.data), view.data ? static_cast<size_t>(view.elements()) : 0};
     }
   };
-  enum Name : uint8_t { Hidden, Logits, Tokens, Logprobs, TopTokens, TopLogprobs, Pooled, kNames };
+  enum Name : uint8_t { Finite, Logits, Tokens, Logprobs, TopTokens, TopLogprobs, Pooled, kNames };
   std::array<Answer, kNames> answers;
 
   // The output's name in the program; empty where nothing reads it after this step.

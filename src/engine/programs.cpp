@@ -93,6 +93,9 @@ PipelineOptions ProgramBuilder::pipeline_for(size_t phase, Kind kind) const {
       if (auto rewrites = parse_rewrites(o.pass_file->text, *platform_.ops); rewrites.is_ok())
         for (const Rewrite& r : *rewrites) o.passes.leave_out.emplace_back(r.name);
   }
+  // Where the host reads hidden rows in place it looks at them itself. Ranks have their own ways to a token.
+  const DeviceInfo& device = platform_.device->info();
+  o.finite_rows = (device.asynchronous || !device.host_visible) && config_.generates() && o.ranks.size == 1;
   if (!o.passes.dump_dir.empty()) o.passes.dump_dir += fmt::format("/{}", kPhases[phase].name);
   return o;
 }
@@ -406,6 +409,20 @@ Status ProgramBuilder::capture_size(size_t phase, int64_t size, StepRunnerParts&
   return Status::ok();
 }
 
+// All graphs together may take 1 % of the memory; phases that are built later get as much as this one.
+Status ProgramBuilder::check_graph_memory(const StepRunnerParts& parts) const {
+  const DeviceInfo& device = platform_.device->info();
+  if (!device.graphs_take_memory || device.memory_bytes == 0) return Status::ok();
+  size_t bytes = parts.model->graph_stats().bytes;
+  if (parts.plain) bytes += parts.plain->graph_stats().bytes;
+  const size_t all = device.memory_bytes / 100;
+  const size_t most = (all - std::min(all, graph_bytes_)) / (phases() - built_);
+  if (bytes <= most) return Status::ok();
+  return error(Code::Busy,
+               "its graphs take {:.1f} MB of the device's memory; allowed: {:.1f} MB, as all graphs may take 1 %",
+               static_cast<double>(bytes) / 1e6, static_cast<double>(most) / 1e6);
+}
+
 Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const Bindings& b) const {
   const std::string_view name = kPhases[phase].name;
   // Where graphs read live sizes, the largest serves all; but which streams it has is measured by sizes.
@@ -415,7 +432,10 @@ Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const B
   std::reverse(wanted.begin(), wanted.end());
   Progress progress(fmt::format("capturing {}", name), wanted.size(), b.progress);
   const std::string_view mode = graph_mode_name(parts.model->mode());
-  bool thinned = false;
+  // A list that somebody named is captured whole. Ranks, whose memory is not equally full, capture the same.
+  const bool by_rule =
+      options_.padding && (options_.*kPhases[phase].sizes).empty() && options_.pipeline.ranks.size == 1;
+  bool thinned = false, told = false;
   size_t done = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const int64_t size = wanted[i];
@@ -429,6 +449,17 @@ Status ProgramBuilder::capture_all(size_t phase, StepRunnerParts& parts, const B
       log::debug("captured {} size {}{} as {} in {:.2f} ms; graphs take {:.2f} MB so far", name, size,
                  parts.live_sizes ? fmt::format(" (serves {} sizes)", parts.sizes.size()) : "", mode, ms,
                  static_cast<double>(parts.model->graph_stats().bytes) / 1e6);
+      const Status room = wanted.size() > 1 && !told ? check_graph_memory(parts) : Status::ok();
+      if (room.is_ok()) continue;
+      told = true;
+      if (!by_rule) {
+        log::notice("{}: {}; all sizes are captured all the same", name, room.message());
+        continue;
+      }
+      wanted = drop_sizes(kPhases[phase], parts, std::max<size_t>(1, done - 1), room);
+      thinned = true;
+      done = 0;
+      i = static_cast<size_t>(-1);  // begin again
       continue;
     }
     for (CompiledModel* m : models_of(size, parts)) m->drop_capture(size);
@@ -499,6 +530,9 @@ Result<std::unique_ptr<StepRunner>> ProgramBuilder::build(size_t phase, const Bi
     cut_all(mode, parts);
     parts.sizes.clear();
   }
+  ++built_;
+  for (const auto* m : {&parts.model, &parts.plain})
+    if (*m) graph_bytes_ += (*m)->graph_stats().bytes;
   return std::make_unique<StepRunner>(std::move(parts));
 }
 

@@ -120,6 +120,8 @@ class ProgramBuilder {
                                  : kPhases[phase].largest(trace_.max_sequences, trace_.max_tokens);
   }
   std::vector<int64_t> verify_list() const;
+  // An error where the graphs of this phase take more memory of the device than they may.
+  Status check_graph_memory(const StepRunnerParts& parts) const;
   // Captures every size; those that fail are left out and remarked.
   Status capture_all(size_t phase, StepRunnerParts& parts, const Bindings& bindings) const;
   Status capture_size(size_t phase, int64_t size, StepRunnerParts& parts, const Bindings& bindings) const;
@@ -133,6 +135,7 @@ class ProgramBuilder {
   bool verify_ = false;
   std::vector<int64_t> verify_list_;  // rows of its captures, as prepare() found them
   std::vector<Prepared> prepared_;
+  size_t built_ = 0, graph_bytes_ = 0;  // phases, and what their graphs take
   std::string graph_text_;
   std::vector<ParamPlan> params_;
   std::vector<DerivedParam> derived_;

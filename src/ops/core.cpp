@@ -376,7 +376,8 @@ Result<Types> infer_linear_w8a8_dynamic(const OpCall& c) {
   return out;
 }
 
-Result<Types> infer_argmax(const OpCall& c) {
+// argmax, finite_rows
+Result<Types> infer_number_per_row(const OpCall& c) {
   RETURN_IF_ERROR(want_rank(c, 0, 2, 2));
   RETURN_IF_ERROR(want_float(c, 0));
   RETURN_IF_ERROR(want_constant(c, 0, 1));
@@ -535,8 +536,10 @@ void add_quantised(OpRegistry& ops) {
 }
 
 void add_heads(OpRegistry& ops) {
-  ops.add("argmax(Tensor x) -> Tensor", infer_argmax,
+  ops.add("argmax(Tensor x) -> Tensor", infer_number_per_row,
           "[L, V] -> [L] i32: index of the largest value of each row, the smallest index on ties; NaN is never larger");
+  ops.add("finite_rows(Tensor x) -> Tensor : device_form", infer_number_per_row,
+          "[L, D] -> [L] i32: 1 where every number of the row is finite, else 0");
   ops.add("sample(Tensor logits, Tensor draws, Tensor? edited) -> (Tensor, Tensor, Tensor, Tensor)", infer_sample,
           "[L, V] f32, [L, 10] i32, [E, V]? f32 -> [L] i32, [L] f32, [L, 20] i32, [L, 20] f32: of each row, or of the "
           "edited row that its Draw names (ops/draw.h), a token by that Draw, -1 where a logit is no number; where the "

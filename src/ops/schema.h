@@ -51,7 +51,7 @@ constexpr uint32_t kOwnBytes = 32;     // the result shares its bytes with no ot
 constexpr uint32_t kLinear = 64;       // column n of the result comes of row n of the Weight (of a matrix of it) and of
                                        // entry n of every operand behind that; what stands before it is shared
 constexpr uint32_t kRoutes = 128;      // which weights a row meets depends on values: a rounding may send it elsewhere
-constexpr uint32_t kDeviceForm = 256;  // the operand as kernels of some device want it; others have no kernel for it
+constexpr uint32_t kDeviceForm = 256;  // added for some device, as an operand in its form; others need no kernel for it
 constexpr uint32_t kCollective =
     512;  // all ranks run it together: never dropped, moved past another or made twice on some
 constexpr uint32_t kColumns = 1024;  // column n of the result comes of column n of the operands with as many columns

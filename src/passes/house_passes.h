@@ -70,6 +70,11 @@ Pass share_head();
 // Required: a device without a kernel for it loses the output "sampled" and what belongs to that.
 Pass sampling_head();
 
+// Required when asked for: whether each row of the output "hidden" is finite, as an output of every head that chooses
+// tokens: its name and kFiniteRows. Not where the device has no kernel for that.
+Pass finite_head();
+constexpr std::string_view kFiniteRows = ".finite";
+
 // Where a device quantises a norm by vectors that it divides by, add_rms_norm_quant_static gets them from the loader,
 // not from conversions in every launch.
 Pass load_quant_divisors();

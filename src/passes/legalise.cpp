@@ -120,6 +120,27 @@ Status keep_sampling(Graph& g, PassContext& c) {
   return Status::ok();
 }
 
+// What tokens come from is looked at on the device, and not brought to the host for that.
+Status add_finite_rows(Graph& g, PassContext& c) {
+  Value* hidden = output_of(g, "hidden");
+  if (!hidden || hidden->type.shape.rank() != 2) return Status::ok();
+  c.count_tried();
+  const OpSchema& op = *c.ops().find("finite_rows");
+  const TensorType in[] = {hidden->type};
+  if (const Status why = c.has_kernel(op, in, {}); !why.is_ok()) {
+    c.refuse(*hidden->def, why.message());
+    return Status::ok();
+  }
+  std::vector<std::string> heads;
+  for (const std::string_view head : {"next_tokens", "sampled"})
+    if (output_of(g, head)) heads.push_back(fmt::format("{}{}", head, kFiniteRows));
+  if (heads.empty()) return Status::ok();
+  (void)c.may_apply(*hidden->def);
+  ASSIGN_OR_RETURN(Node * rows, g.add(op, {hidden}, {}, "finite_head"));
+  for (const std::string& name : heads) RETURN_IF_ERROR(g.add_output(name, rows->result()));
+  return Status::ok();
+}
+
 }  // namespace
 
 Pass legalise() { return {"legalise", true, expand_unsupported}; }
@@ -127,6 +148,7 @@ Pass greedy_head(RankShare ranks) {
   return {"greedy_head", true, [ranks](Graph& g, PassContext& c) { return add_argmax(g, c, ranks); }};
 }
 Pass sampling_head() { return {"sampling_head", true, keep_sampling}; }
+Pass finite_head() { return {"finite_head", true, add_finite_rows}; }
 Pass share_head() { return {"share_head", true, drop_second_logits}; }
 
 }  // namespace reprise

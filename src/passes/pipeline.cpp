@@ -50,6 +50,7 @@ Result<PassManager> make_pipeline(const PipelineOptions& options, const OpRegist
   RETURN_IF_ERROR(fuse(false));
   RETURN_IF_ERROR(m.add(load_quant_divisors()));
   RETURN_IF_ERROR(m.add(sampling_head()));
+  if (options.finite_rows) RETURN_IF_ERROR(m.add(finite_head()));
   RETURN_IF_ERROR(m.add(legalise()));
   RETURN_IF_ERROR(m.add(split_kv_caches()));
   RETURN_IF_ERROR(fuse(true));

@@ -23,6 +23,7 @@ struct PipelineOptions {
   bool observe_experts = false;  // the borders of experts' rows become outputs "expert_starts:<layer>", to be counted
   bool expand_latents = false;   // prompts' attention over latents with keys and values expanded where that is cheaper
   bool greedy = false;           // return "next_tokens", the argmax of the logits, besides the logits
+  bool finite_rows = false;      // and with the tokens whether what they come from is finite
   std::shared_ptr<const checkpoint::QuantPlan> quantisation{};  // null: the model's floats
   RankShare ranks{};                                            // of how many this one is; one: nothing is cut
   PartInputs part_inputs{};                                     // where ranks share out sequences

@@ -139,7 +139,13 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   OrderedJson by_size = OrderedJson::array();
   for (const engine::PhaseSpec& phase : e.phases()) {
     const engine::StepRunner* runner = e.runner(phase.name);
-    by_size.push_back({{"size", runner->largest()}, {"bytes", runner->planned_bytes()}});
+    OrderedJson graphs = OrderedJson::array();
+    for (const int64_t size : runner->sizes()) {
+      size_t bytes = 0;
+      for (const CompiledModel* m : runner->models()) bytes += m->capture_bytes(size);
+      if (bytes > 0) graphs.push_back({{"size", size}, {"bytes", bytes}});
+    }
+    by_size.push_back({{"size", runner->largest()}, {"bytes", runner->planned_bytes()}, {"graphs", graphs}});
   }
   size_t planned = 0;
   for (auto& b : by_size) planned = std::max(planned, b["bytes"].get<size_t>());

@@ -5,7 +5,8 @@
 //
 // Types come from the op's own shape function, parameters are packed into the layout the entry asks for, results start
 // as poison and are fenced by guard bytes, the workspace holds NaN. An operand left out at the end is simply not
-// passed. A runner may be used by one thread at a time; tensors are plain values.
+// passed. A runner of a platform does all this in the memory of its device. A runner may be used by one thread at a
+// time; tensors are plain values.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,6 +31,7 @@
 #include "nn/fused.h"
 #include "ops/core.h"
 #include "ops/kernel.h"
+#include "ops/platform.h"
 #include "ops/schema.h"
 
 namespace reprise::cpu {
@@ -191,6 +193,32 @@ struct RunOptions {
   std::function<void(LaunchArgs&)> adjust{};  // after bind, before launch
 };
 
+// Bytes of a test where a kernel works on them: those of the host, or a copy of them on a device.
+class PlacedBytes {
+ public:
+  // `device` null: in place.
+  PlacedBytes(Bytes& host, Device* device, Stream* stream) : host_(host), stream_(stream) {
+    if (!device) return;
+    there_ = device->pool().allocate(host.size(), "test").value();
+    copy(there_.data(), host.data(), Copy::HostToDevice);
+  }
+  void* data() const { return there_ ? there_.data() : host_.data(); }
+  // The host's bytes are what the kernel left.
+  void fetch() {
+    if (there_) copy(host_.data(), there_.data(), Copy::DeviceToHost);
+  }
+
+ private:
+  void copy(void* to, const void* from, Copy kind) {
+    const Status copied = stream_->copy(to, from, host_.size(), kind), done = stream_->synchronize();
+    CHECK(copied.is_ok() && done.is_ok(), "{}{}", copied.message(), done.message());
+  }
+
+  Bytes& host_;
+  Stream* stream_;
+  Buffer there_;
+};
+
 class OpRunner {
  public:
   // How an entry's parts are run: with real threads on the CPU, by other means elsewhere.
@@ -209,24 +237,38 @@ class OpRunner {
     nn::register_fused_ops(ops_);
     fill(kernels_);
   }
+  // A whole device: its entries, its memory, launches on a stream of its own.
+  explicit OpRunner(std::shared_ptr<const Platform> platform)
+      : kind_(platform->device->info().kind), platform_(std::move(platform)) {
+    stream_ = platform_->device->make_stream().value();
+    runs_ = [stream = stream_.get()](const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int) {
+      Thunk thunk;
+      thunk.part = entry.part;
+      thunk.args = args;
+      stream->set_live_sizes(live);
+      const Status launched = stream->launch(thunk), done = stream->synchronize();
+      ASSERT_TRUE(launched.is_ok()) << entry.name << ": " << launched.message();
+      ASSERT_TRUE(done.is_ok()) << entry.name << ": " << done.message();
+    };
+  }
 
-  const OpRegistry& ops() const { return ops_; }
-  const KernelRegistry& kernels() const { return kernels_; }
+  const OpRegistry& ops() const { return platform_ ? *platform_->ops : ops_; }
+  const KernelRegistry& kernels() const { return platform_ ? *platform_->kernels : kernels_; }
 
   // The entry the registry chooses for these operand types, or why there is none.
   Result<const KernelEntry*> choose(std::string_view op, const std::vector<TensorType>& in, Attrs attrs = {}) const {
-    const OpSchema* schema = ops_.find(op);
+    const OpSchema* schema = ops().find(op);
     CHECK(schema, "op {}", op);
     RETURN_IF_ERROR(check_attrs(*schema, attrs));
     OpCall call{schema, in, {}, &attrs, {}};
     ASSIGN_OR_RETURN(const std::vector<TensorType> out, schema->infer(call));
     call.out = out;
-    return kernels_.choose(kind_, call);
+    return kernels().choose(kind_, call);
   }
 
   std::vector<TestTensor> run(std::string_view op, const std::vector<TestTensor>& inputs, Attrs attrs = {},
                               const RunOptions& options = {}) const {
-    const OpSchema* schema = ops_.find(op);
+    const OpSchema* schema = ops().find(op);
     CHECK(schema, "op {}", op);
     const Status checked = check_attrs(*schema, attrs);
     CHECK(checked.is_ok(), "{}", checked.message());
@@ -236,7 +278,7 @@ class OpRunner {
     auto inferred = schema->infer(call);
     const std::vector<TensorType> out_types = inferred.value();
     call.out = out_types;
-    const KernelEntry& entry = **kernels_.choose(kind_, call);
+    const KernelEntry& entry = **kernels().choose(kind_, call);
 
     // Operands are copied: a kernel that writes one it may not write is caught below.
     std::vector<Bytes> operand, result;
@@ -249,25 +291,16 @@ class OpRunner {
       for (size_t at = 0; at < inputs.size(); ++at)
         if (schema->operands[at].has_own_layout()) operand[at] = pack(inputs[at], call.param_layout);
     }
-    std::vector<Bytes> given = operand;
+    const std::vector<Bytes> given = operand;
 
-    LaunchArgs args;
-    for (size_t i = 0; i < operand.size(); ++i) args.ptr[i] = operand[i].data();
     for (size_t i = 0; i < out_types.size(); ++i) {
       const int mutated = i == 0 ? schema->mutated_operand() : -1;
       const size_t bytes = static_cast<size_t>(out_types[i].shape.elements(options.live)) * size_of(out_types[i].dtype);
       result.emplace_back(bytes + kGuard, kPoison);
-      if (mutated >= 0) {
-        std::memcpy(result[i].data(), operand[static_cast<size_t>(mutated)].data(), bytes);
-        args.ptr[static_cast<size_t>(mutated)] = result[i].data();
-      }
+      if (mutated >= 0) std::memcpy(result[i].data(), operand[static_cast<size_t>(mutated)].data(), bytes);
     }
-    for (size_t i = 0; i < result.size(); ++i) args.ptr[schema->operands.size() + i] = result[i].data();
     Bytes workspace(entry.workspace ? *entry.workspace(call, options.live, options.threads) + kGuard : kGuard, kPoison);
-    args.workspace = workspace.data();
-    entry.bind(call, args);
-    if (options.adjust) options.adjust(args);
-    runs_(entry, args, options.live, options.threads);
+    launch_on(entry, call, operand, result, workspace, options);
 
     for (size_t i = 0; i < operand.size(); ++i)
       EXPECT_TRUE(operand[i] == given[i]) << entry.name << " wrote operand " << i;
@@ -284,7 +317,7 @@ class OpRunner {
   // The parameter as the layout stores it.
   Bytes pack(const TestTensor& t, std::string_view layout_name) const {
     if (layout_name == "row_major") return t.bytes;
-    const ParamLayout* layout = kernels_.layout(kind_, layout_name);
+    const ParamLayout* layout = kernels().layout(kind_, layout_name);
     CHECK(layout, "layout {}", layout_name);
     Bytes packed(layout->bytes(t.type), 0);
     int64_t rows = 1;  // of all matrices of a stack
@@ -307,6 +340,26 @@ class OpRunner {
   }
 
  private:
+  // Everything is placed, bound and launched, and what came of it is with the host again.
+  void launch_on(const KernelEntry& entry, const OpCall& call, std::vector<Bytes>& operand, std::vector<Bytes>& result,
+                 Bytes& workspace, const RunOptions& options) const {
+    Device* device = platform_ ? platform_->device.get() : nullptr;
+    std::vector<PlacedBytes> placed;
+    LaunchArgs args;
+    for (size_t i = 0; i < operand.size(); ++i)
+      args.ptr[i] = placed.emplace_back(operand[i], device, stream_.get()).data();
+    for (size_t i = 0; i < result.size(); ++i) {
+      void* at = placed.emplace_back(result[i], device, stream_.get()).data();
+      args.ptr[call.op->operands.size() + i] = at;
+      if (i == 0 && call.op->mutated_operand() >= 0) args.ptr[static_cast<size_t>(call.op->mutated_operand())] = at;
+    }
+    args.workspace = placed.emplace_back(workspace, device, stream_.get()).data();
+    entry.bind(call, args);
+    if (options.adjust) options.adjust(args);
+    runs_(entry, args, options.live, options.threads);
+    for (PlacedBytes& p : placed) p.fetch();
+  }
+
   static constexpr size_t kGuard = 256;
   static constexpr uint8_t kPoison = 0xff;  // NaN in every float type
 
@@ -318,6 +371,8 @@ class OpRunner {
   Runs runs_;
   OpRegistry ops_;
   KernelRegistry kernels_;
+  std::shared_ptr<const Platform> platform_;  // null: the registries above, and memory of the host
+  std::shared_ptr<Stream> stream_;            // of the platform's device
 };
 
 }  // namespace reprise::cpu

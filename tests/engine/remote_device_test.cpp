@@ -195,6 +195,33 @@ TEST(RemoteDevice, WhereGraphsHaveNoRoomFewerSizesAreSpreadOverAll) {
   EXPECT_EQ(traffic(**e), traffic(**eager));
 }
 
+// Of seven graphs decode may have three and a half, and needs three; the rest is for prefill. A list that was named is
+// captured whole.
+TEST(RemoteDevice, GraphsTakeAHundredthOfTheMemory) {
+  struct Setup s {
+    .device = {.skips_negative_slots = false, .memory_bytes = 7 * 100 * TakingOptions::kGraphBytes }
+  };
+  s.graph.prefill = GraphMode::Whole;
+  Taken none, taken, named;
+  struct Setup off = s;
+  off.graph.policy = GraphPolicy::Off;
+  auto eager = open_remote("qwen3_tied", off, none);
+  ASSERT_TRUE(eager.is_ok()) << eager.status().message();
+  auto e = open_remote("qwen3_tied", s, taken);
+  ASSERT_TRUE(e.is_ok()) << e.status().message();
+  EXPECT_EQ((*e)->runner("decode")->sizes(), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ((*e)->runner("prefill")->sizes().size(), 4u);
+  EXPECT_EQ((*e)->runner("prefill")->sizes().back(), 24);
+  const auto& dropped = (*e)->runner("prefill")->dropped();
+  ASSERT_EQ(dropped.size(), 2u);
+  EXPECT_NE(dropped[0].reason.find("of the device's memory; allowed: 0.0 MB"), std::string::npos) << dropped[0].reason;
+  EXPECT_EQ(traffic(**e), traffic(**eager));
+  s.graph.prefill_sizes = {4, 8, 12, 16, 20, 24};
+  auto all = open_remote("qwen3_tied", s, named);
+  ASSERT_TRUE(all.is_ok()) << all.status().message();
+  EXPECT_EQ((*all)->runner("prefill")->sizes(), s.graph.prefill_sizes);
+}
+
 TEST(RemoteDevice, GreedyTokensAndHiddenStatesComeToTheHost) {
   Taken taken;
   auto e = open_remote("qwen3_tied", {}, taken);

@@ -1,14 +1,16 @@
-// The CUDA entries on the SIMT executor, for kernel tests.
+// The CUDA entries for kernel tests: on the SIMT executor, with lanes in the order that is asked for, or on the device
+// that REPRISE_KERNELS_ON names, which has an order of its own.
 #pragma once
 
 #include "backends/cuda/register.h"
 #include "backends/op_runner.h"
-#include "simt/kernels.h"
+#include "simt/gpu.h"
 #include "simt/lane.h"
 
 namespace reprise::simt {
 
 inline cpu::OpRunner cuda_runner(Order order = Order::Ascending, size_t shared = cuda::LaunchLimits::kLeastShared) {
+  if (kernel_platform()) return cpu::OpRunner(kernel_platform());
   return cpu::OpRunner(
       DeviceKind::Cuda,
       [](KernelRegistry& kernels) {

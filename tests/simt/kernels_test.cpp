@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
+#include "base/json.h"
 #include "ops/args/elements.h"
 #include "simt/both_devices.h"
 
@@ -94,6 +97,39 @@ TEST(CudaKernels, RotationHasTheCpusBits) {
       expect_equal("rope", {random_tensor(t, {5, 3, 32}, 4), angles}, {{"interleaved", way}});
       expect_equal("rope", {random_tensor(t, {5, 3, 50}, 5), angles}, {{"interleaved", way}});
     }
+}
+
+// Numbers that nothing here computed: cosines of the angles as transformers has them, rounded once, and those of
+// RoFormer's formula, which an angle of two rounded factors is near (tools/golden/make_rope_table.py).
+TEST(CudaKernels, RopeTableIsThatOfMpmath) {
+  std::ifstream file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/rope_table.json");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const Json data = parse_json(text, "rope_table.json").value();
+  const auto at = data["positions"].get<std::vector<double>>();
+  for (const Json& c : data["cases"]) {
+    const auto freq = c["inv_freq"].get<std::vector<double>>();
+    const auto dim = c["dim"].get<int64_t>(), half = dim / 2;
+    const Attrs attrs{{"dim", dim},
+                      {"inv_freq", freq},
+                      {"scale", c["scale"].get<double>()},
+                      {"ntk_base", c["ntk_base"].get<double>()},
+                      {"ntk_factor", c["ntk_factor"].get<double>()},
+                      {"ntk_window", c["ntk_window"].get<int64_t>()}};
+    const TestTensor cpu = on_cpu().run("rope_table", {indices(at)}, attrs)[0],
+                     cuda = on_cuda().run("rope_table", {indices(at)}, attrs)[0];
+    for (size_t t = 0; t < at.size(); ++t) {
+      const auto bits = c["rows"][t]["bits"].get<std::vector<uint32_t>>();
+      const auto real = c["rows"][t]["real"].get<std::vector<double>>();
+      for (int64_t i = 0; i < dim; ++i) {
+        const auto k = static_cast<size_t>(i);
+        const int64_t n = static_cast<int64_t>(t) * dim + i;
+        EXPECT_EQ(cuda.as<uint32_t>()[n], bits[k]) << "position " << at[t] << ", " << i << " of " << dim;
+        EXPECT_EQ(cpu.as<uint32_t>()[n], bits[k]) << "the CPU's position " << at[t] << ", " << i << " of " << dim;
+        const double angle = at[t] * freq[static_cast<size_t>(i % half)];
+        EXPECT_NEAR(cuda.get(n), real[k], angle * 0x1p-22 + 0x1p-22) << "position " << at[t];
+      }
+    }
+  }
 }
 
 TEST(CudaKernels, NormsAreNearTheCpus) {
@@ -201,11 +237,11 @@ TEST(CudaKernels, RowsKeepTheirBitsInAnyCompany) {
 
 // Every number of rows near the sizes where a product takes another way, in another order of lanes.
 TEST(CudaKernels, ProductsOfAnyNumberOfRowsHaveTheSameBits) {
-  constexpr int64_t kRows = 129;
+  constexpr int64_t kRows = 257;
   const TestTensor x = random_tensor(DType::BF16, {kRows, 32}, 1), w = random_tensor(DType::BF16, {24, 32}, 2),
                    added = random_tensor(DType::BF16, {kRows, 24}, 3);
   const TestTensor all = on_cuda().run("linear", {x, w})[0], sum = on_cuda().run("linear_add", {x, w, added})[0];
-  for (int64_t rows = 1; rows <= kRows; rows += rows == 80 ? 47 : 1) {
+  for (int64_t rows = 1; rows <= kRows; rows += rows == 80 ? 47 : rows == 129 ? 126 : 1) {
     const TestTensor part = rows_of(x, 0, rows);
     const Order order = rows % 2 ? Order::Shuffled : Order::Descending;
     expect_same_bits(on_cuda(order).run("linear", {part, w})[0], rows_of(all, 0, rows), fmt::format("{} rows", rows));

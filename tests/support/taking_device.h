@@ -25,6 +25,9 @@ struct TakingOptions {
   bool free_patches = true;
   bool skips_negative_slots = true;
   size_t room = SIZE_MAX;  // for so many graphs
+  // Where it is not 0, graphs take memory of the device, of which there is so much, and each of them kGraphBytes.
+  size_t memory_bytes = 0;
+  static constexpr size_t kGraphBytes = 1000;
 };
 
 // So much is taken of every operand; staged inputs are at least that far apart.
@@ -32,7 +35,7 @@ using HostValues = std::array<std::byte, 64>;
 
 class TakingGraph final : public DeviceGraph {
  public:
-  explicit TakingGraph(Taken& counts) : counts_(counts) { ++counts_.graphs; }
+  TakingGraph(Taken& counts, bool takes_memory) : counts_(counts), takes_memory_(takes_memory) { ++counts_.graphs; }
   ~TakingGraph() override { --counts_.graphs; }
 
   Thunk take(Thunk t) {
@@ -54,7 +57,11 @@ class TakingGraph final : public DeviceGraph {
     }
     return inner->replay(stream, mine);
   }
-  GraphStats stats() const override { return inner->stats(); }
+  GraphStats stats() const override {
+    GraphStats s = inner->stats();
+    if (takes_memory_) s.bytes = TakingOptions::kGraphBytes;
+    return s;
+  }
 
   std::unique_ptr<DeviceGraph> inner;
 
@@ -66,6 +73,7 @@ class TakingGraph final : public DeviceGraph {
   }
 
   Taken& counts_;
+  bool takes_memory_;
   std::vector<std::unique_ptr<HostValues>> values_;
 };
 
@@ -99,6 +107,8 @@ class TakingDevice final : public Device {
     info_.patches = options.patches;
     info_.free_patches = options.free_patches;
     info_.skips_negative_slots = options.skips_negative_slots;
+    info_.memory_bytes = options.memory_bytes;
+    info_.graphs_take_memory = options.memory_bytes > 0;
   }
   const DeviceInfo& info() const override { return info_; }
   MemoryPool& pool() override { return inner_->pool(); }
@@ -107,7 +117,7 @@ class TakingDevice final : public Device {
   Result<std::unique_ptr<Event>> make_event() override { return inner_->make_event(); }
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
     if (counts_.graphs >= room_) return error(Code::Busy, "{} graphs are alive", counts_.graphs);
-    auto graph = std::make_unique<TakingGraph>(counts_);
+    auto graph = std::make_unique<TakingGraph>(counts_, info_.graphs_take_memory);
     ASSIGN_OR_RETURN(graph->inner, inner_->capture(stream, [&](Recorder& recorder) {
       TakingRecorder mine(recorder, *graph);
       return body(mine);

@@ -11,9 +11,9 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROW = {"batch_size": 16, "prefill_tok_s": 40800.0, "decode_tok_s": 1860.0, "step_ms_p50": 8.57, "achieved_GBps": 2050.0,
        "pct_bandwidth": 68.0, "gap_us": 1.3}
-# Prints its arguments; a bench also its row.
+# Prints its arguments, and where kernels are tested; a bench also its row.
 PROGRAM = """#!/bin/sh
-echo "$0 $@"
+echo "$0 $@ $REPRISE_KERNELS_ON"
 [ "$1 $2" != "bench one-batch" ] || echo '{"limits": {}, "rows": [%s]}'
 """
 
@@ -55,6 +55,10 @@ class Round(unittest.TestCase):
         self.assertIn("skipped", steps["probes"], "nothing was packed")
         self.assertIn("bench-0.6b-whole", found["results"])
         self.assertIn("--gtest_filter=*cuda*", (self.root / "out/conformance.log").read_text())
+        kernels = (self.root / "out/kernels.log").read_text()
+        self.assertIn("CudaKernels.*:", kernels)
+        self.assertTrue(kernels.endswith(" gpu\n"), kernels)
+        self.assertTrue((self.root / "out/goldens.log").read_text().endswith(" \n"), "those are told by their names")
         told = self.report(found)
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn("| probes | left out: tools/gpu_pack.sh found no nvcc to compile them with | |", told.stdout)

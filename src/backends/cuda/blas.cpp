@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "base/log.h"
+
 namespace reprise::cuda {
 
 // clang-format off
@@ -94,7 +96,12 @@ const Blas::Choice* Blas::chosen(const Product& p) const {
   return it == choices_.end() ? nullptr : &it->second;
 }
 
-void Blas::choose(const Product& p, std::shared_ptr<Way> way) { choices_[key(p)] = {std::move(way)}; }
+void Blas::choose(const Product& p, std::shared_ptr<Way> way) {
+  constexpr const char* kNames[] = {"fp32", "bf16", "fp16", "int8", "int32"};
+  log::debug("products of {} {} x {} with {} tokens: {}", kNames[static_cast<size_t>(p.in)], p.columns, p.depth,
+             p.tokens, way ? "cuBLASLt" : "Reprise's own kernel");
+  choices_[key(p)] = {std::move(way)};
+}
 
 // Row-major y = x weight^T is the column-major product of weight transposed, [columns, depth], and x, [depth, tokens].
 std::shared_ptr<Blas::Way> Blas::make_way(const Product& p) const {

@@ -228,16 +228,21 @@ Status CudaStream::synchronize(const Event& event) {
   return waited(check(cudaEventSynchronize(static_cast<const CudaEvent&>(event).native()), "synchronize"));
 }
 
-// The data sheet's bandwidth and cache; what a launch, a branch of a graph and its beginning take is assumed, and that
-// products read what is cached twice as fast. None of it was measured.
-ReadAhead read_ahead_of(int device, const cudaDeviceProp& p) {
+// The data sheet's bandwidth of memory; 0: the driver does not tell it.
+double sheet_bytes_per_us(int device) {
   int clock_khz = 0, bits = 0;
   const bool told = cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
                     cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess;
   if (!told) (void)cudaGetLastError();
+  return told ? 2.0 * clock_khz * 1e3 * bits / 8 / 1e6 : 0;  // both edges of the clock
+}
+
+// That, and the cache; what a launch, a branch of a graph and its beginning take is assumed, and that products read
+// what is cached twice as fast. None of it was measured.
+ReadAhead read_ahead_of(int device, const cudaDeviceProp& p) {
   ReadAhead r;
-  const double bytes_per_us = 2.0 * clock_khz * 1e3 * bits / 8 / 1e6;  // both edges of the clock
-  if (!told || bytes_per_us <= 0 || p.l2CacheSize <= 0) {
+  const double bytes_per_us = sheet_bytes_per_us(device);
+  if (bytes_per_us <= 0 || p.l2CacheSize <= 0) {
     r.refusal = "the driver does not tell the bandwidth of memory and the size of the L2 cache";
     return r;
   }
@@ -253,6 +258,24 @@ int cuda_device_count() {
 }
 
 namespace {
+
+// "driver 13.0" of the number 13000.
+std::string version_text(const char* what, int version) {
+  return fmt::format("{} {}.{}", what, version / 1000, version % 1000 / 10);
+}
+
+// What the driver tells, in lines for people.
+std::vector<std::string> lines_about(int device, const cudaDeviceProp& p) {
+  std::vector<std::string> out{fmt::format(
+      "compute capability {}.{}, {} multiprocessors, {:.0f} MB of L2 cache, {:.0f} KB of memory a block", p.major,
+      p.minor, p.multiProcessorCount, p.l2CacheSize / 1e6, static_cast<double>(p.sharedMemPerBlockOptin) / 1024)};
+  if (const double us = sheet_bytes_per_us(device); us > 0)
+    out.push_back(fmt::format("memory bandwidth by its clock and width: {:.0f} GB/s", us * 1e-3));
+  int driver = 0, runtime = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && cudaRuntimeGetVersion(&runtime) == cudaSuccess)
+    out.push_back(fmt::format("CUDA: {}, {}", version_text("driver for", driver), version_text("runtime", runtime)));
+  return out;
+}
 
 // The GPU of this rank, by its number among the visible ones.
 Result<int> device_of(const CudaOptions& options) {
@@ -308,9 +331,11 @@ Result<CudaParts> make_cuda_device(const CudaOptions& options) {
   info.asynchronous = true;
   // A patch runs the launch once more, and one of NCCL's would have to run on all ranks.
   info.free_patches = !parts.ranks;
+  info.graphs_take_memory = true;
   info.read_ahead = read_ahead_of(device, p);
   // Kernels are loaded and products chosen while a launch is recorded. Links to other ranks may be made at a first run.
   info.records_cold = !parts.ranks;
+  info.notes = lines_about(device, p);
   std::unique_ptr<Blas> blas = Blas::open(info.notes);
   cudaStream_t zeroing = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "make a stream"));

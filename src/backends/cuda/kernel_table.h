@@ -17,7 +17,7 @@ struct PerType {
 struct KernelTable {
   // elementwise.h
   PerType add, mul, silu, sigmoid, reciprocal, silu_mul, scale_rows, gelu, gelu_tanh, relu_squared, scale, softcap,
-      swiglu_clamped, widen;
+      swiglu_clamped, widen, finite_rows;
   CudaKernel concat = nullptr, slice = nullptr, copy = nullptr, rows = nullptr, embedding = nullptr, prefetch = nullptr;
   // sample.h
   CudaKernel sample = nullptr, mask_logits = nullptr;

@@ -75,6 +75,7 @@ void register_elements(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("silu", table.silu);
   entries.add("sigmoid", table.sigmoid);
   entries.add("reciprocal", table.reciprocal);
+  entries.add("finite_rows", table.finite_rows);
   entries.add("gelu", table.gelu);
   entries.add("gelu_tanh", table.gelu_tanh);
   entries.add("relu_squared", table.relu_squared);

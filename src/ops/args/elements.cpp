@@ -91,6 +91,7 @@ std::span<const OpArgs> element_args() {
       op_row("sigmoid", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("reciprocal", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("argmax", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
+      op_row("finite_rows", &UnaryArgs::out, &UnaryArgs::x, constant_rows),
       op_row("sample", &SampleArgs::top_logprobs, &SampleArgs::logits, constant_rows),
       op_row("mask_logits", &MaskLogitsArgs::out, &MaskLogitsArgs::logits, constant_rows),
       op_row("silu_mul", &SiluMulArgs::out, &SiluMulArgs::gate_up, constant_rows),

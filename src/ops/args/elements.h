@@ -23,7 +23,8 @@ struct BinaryArgs {
   void fill(const OpCall& call);
 };
 
-// silu, gelu, gelu_tanh, relu_squared, sigmoid, reciprocal; argmax, whose result has a number for every row
+// silu, gelu, gelu_tanh, relu_squared, sigmoid, reciprocal; argmax and finite_rows, whose result has a number for every
+// row
 struct UnaryArgs {
   In x;
   Out out;

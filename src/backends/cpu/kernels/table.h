@@ -28,6 +28,7 @@ namespace reprise::cpu {
   X(swiglu_clamped)                  \
   X(sigmoid)                         \
   X(reciprocal)                      \
+  X(finite_rows)                     \
   X(scale_rows)                      \
   X(quantize_static)                 \
   X(quantize_dynamic)                \

@@ -375,6 +375,31 @@ void run_concat(const ConcatArgs& a, L& launch) {
   launch.run(launch.size(a.rows), kElementThreads, 0, JoinColumns{a.a, a.b, a.out, a.a_width, a.b_width});
 }
 
+// A block a row.
+template <class E>
+struct FiniteRows {
+  static constexpr int kThreads = kElementThreads, kBlocks = 1;
+  const typename E::Type* x;
+  int32_t* out;
+  int64_t width;
+
+  template <class L>
+  DEV void operator()(L& lane) const {
+    const typename E::Type* row = x + static_cast<int64_t>(lane.block()) * width;
+    float broken = 0;
+    for (int64_t i = lane.thread(); i < width; i += kThreads) {
+      const float v = E::load(row[i]);
+      broken = v - v == 0.0f ? broken : 1.0f;  // NaN where v is not finite
+    }
+    broken = block_max(lane, broken, reinterpret_cast<float*>(lane.shared()));
+    if (lane.thread() == 0) out[lane.block()] = broken == 0.0f ? 1 : 0;
+  }
+};
+template <class E, class L>
+void run_finite_rows(const UnaryArgs& a, L& launch) {
+  launch.run(launch.size(a.rows), FiniteRows<E>::kThreads, 32 * sizeof(float), FiniteRows<E>{a.x, a.out, a.width});
+}
+
 template <class E, class L>
 void run_widen(const VectorsArgs& a, L& launch) {
   const int64_t n = launch.size(a.rows) * a.width;
@@ -397,6 +422,7 @@ void fill_elementwise_of(KernelTable& table) {
   table.softcap = REPRISE_CUDA_PER_TYPE(run_softcap, L);
   table.swiglu_clamped = REPRISE_CUDA_PER_TYPE(run_swiglu_clamped, L);
   table.widen = REPRISE_CUDA_PER_TYPE(run_widen, L);
+  table.finite_rows = REPRISE_CUDA_PER_TYPE(run_finite_rows, L);
   table.concat = erased<L, run_concat<L>>;
   table.slice = erased<L, run_slice<L>>;
   table.copy = erased<L, run_copy<L>>;
