@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <optional>
-#include <regex>
 
 #include "base/base64.h"
 #include "base/file.h"
@@ -12,6 +11,7 @@
 #include "images/decode.h"
 #include "sched/image_prompt.h"
 #include "text/unicode.h"
+#include "text/unicode_regex.h"
 
 namespace reprise::evaluation {
 namespace {
@@ -27,11 +27,13 @@ std::string stripped(std::string_view text, std::string_view of = kBlanks) {
   return first == text.npos ? "" : std::string(text.substr(first, text.find_last_not_of(of) - first + 1));
 }
 
-std::string lower(std::string_view text) {
+std::string repaired(std::string_view text) {
   std::string valid;
   text::append_repaired_utf8(text, true, &valid);
-  return text::to_lowercase(valid);
+  return valid;
 }
+
+std::string lower(std::string_view text) { return text::to_lowercase(repaired(text)); }
 
 int64_t characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
@@ -104,12 +106,31 @@ void add_normal(const std::string& raw, std::vector<MmmuValue>& out) {
   }
 }
 
+text::Regex pattern(std::string_view of) {
+  auto made = text::Regex::compile(of);
+  CHECK(made.is_ok(), "{}", made.status().message());
+  return std::move(*made);
+}
+
+// All that matches, in valid UTF-8.
+std::vector<std::string> matches(const text::Regex& regex, const std::string& text) {
+  std::vector<std::string> out;
+  text::RegexMatcher matcher(regex);
+  matcher.start(text);
+  size_t begin = 0, end = 0;
+  for (auto found = matcher.next(&begin, &end); found.is_ok() && *found; found = matcher.next(&begin, &end))
+    out.push_back(text.substr(begin, end - begin));
+  return out;
+}
+
 void add_numbers(const std::string& text, std::vector<std::string>& out) {
-  static const std::regex kNumbers[] = {std::regex(R"(-?\b\d{1,3}(?:,\d{3})+\b)"),
-                                        std::regex(R"(-?\d+(?:\.\d+)?[eE][+-]?\d+)"),
-                                        std::regex(R"(-?(?:\d+\.\d+|\.\d+|\d+\b)(?![eE][+-]?\d+)(?![,\d]))")};
-  for (const std::regex& numbers : kNumbers)
-    for (std::sregex_iterator at(text.begin(), text.end(), numbers), end; at != end; ++at) out.push_back(at->str());
+  static const text::Regex kNumbers[] = {pattern(R"(-?\b[0-9]{1,3}(?:,[0-9]{3})+\b)"),
+                                         pattern(R"(-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]+)"),
+                                         pattern(R"(-?(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+\b))"
+                                                 R"((?![eE][+-]?[0-9]+)(?![,0-9]))")};
+  const std::string valid = repaired(text);
+  for (const text::Regex& numbers : kNumbers)
+    for (std::string& number : matches(numbers, valid)) out.push_back(std::move(number));
 }
 
 // What stands behind the words that announce a result, the shortest of each line.
@@ -279,10 +300,10 @@ MmmuScore score_mmmu(const std::vector<MmmuQuestion>& questions, const std::vect
 }
 
 std::string mmmu_choice(std::string_view answer, const std::vector<std::string>& options) {
-  static const std::regex kSaid(R"([Aa]nswer\s*:\s*\*?\*?\s*\(?([A-Z])\)?)");
-  std::string text(answer), said;
-  for (std::sregex_iterator at(text.begin(), text.end(), kSaid), end; at != end; ++at) said = at->str(1);
-  if (!said.empty() && static_cast<size_t>(said[0] - 'A') < options.size()) return said;
+  static const text::Regex kSaid = pattern(R"([Aa]nswer\s*:\s*\*?\*?\s*\(?[A-Z])");
+  std::string text(answer);
+  const std::vector<std::string> said = matches(kSaid, repaired(text));
+  if (!said.empty() && static_cast<size_t>(said.back().back() - 'A') < options.size()) return {said.back().back()};
   for (const char sign : std::string_view(",.!?;:'")) text = stripped(text, {&sign, 1});
   text = " " + text + " ";
   const std::string small = lower(text);
