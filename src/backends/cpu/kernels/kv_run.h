@@ -120,26 +120,11 @@ inline void put_value_of_pair(const uint16_t* v, int64_t size, bool odd, uint16_
   for (; d < size; ++d) out[2 * d + (odd ? 1 : 0)] = v[d];
 }
 
-// Brings what neighbouring tokens of a head will write close: keys have a line for every cell or two, and each would be
-// waited for by itself.
-template <typename Stored>
-inline __attribute__((always_inline)) void fetch_kv_run(const typename Stored::Cell* keys,
-                                                        const typename Stored::Cell* values, int64_t place,
-                                                        int64_t count, int64_t size) {
-  constexpr int64_t kCell = sizeof(typename Stored::Cell);
-  const int64_t run = kKeyRun * size * kCell;
-  const char* k = reinterpret_cast<const char*>(keys) + place / kKeyRun * run;
-  for (int64_t b = 0; b < run; b += 64) fetch_first_level(k + b);
-  const char* v = reinterpret_cast<const char*>(values + value_offset(place, 0, size, Stored::kPairs));
-  const int64_t tokens = Stored::kPairs ? (place + count + 1) / 2 * 2 - place / 2 * 2 : count;
-  for (int64_t b = 0; b < tokens * size * kCell; b += 64) fetch_first_level(v + b);
-}
-
 // Numbers that are stored as they are; T has their width.
-template <typename T, bool kInPairs>
+template <typename T, bool kPairs>
 struct KvAsIs {
   using Cell = T;
-  static constexpr bool kScaled = false, kPairs = kInPairs;
+  static constexpr bool kScaled = false;
 
   static void write(const KvRun<T, T>& r) {
     constexpr int64_t kBytes = sizeof(T);
@@ -169,7 +154,7 @@ struct KvAsIs {
 template <typename E>
 struct KvAsInt8 {
   using Cell = int8_t;
-  static constexpr bool kScaled = true, kPairs = false;
+  static constexpr bool kScaled = true;
 
   static void write(const KvRun<int8_t, typename E::Type>& r) {
     alignas(64) int8_t rows[kKeyRun * kMaxHeadSize];

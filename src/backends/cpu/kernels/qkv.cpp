@@ -87,19 +87,13 @@ void split_kv(const SplitKvArgs& args, const Launch& l) {
   static_assert(kKeyRun <= kHeadsAtOnce);
   alignas(64) T keys[kHeadsAtOnce * kMaxHeadSize];
   const int64_t v_stride = (a.heads + 2 * a.kv_heads) * a.size, row = kv_row_of(a.size, Stored::kScaled);
-  const auto keys_of = [&](int64_t g, const KvPlaces& to) { return kv + kv_block(to.page, false, g, a.kv_heads, row); };
-  const auto values_of = [&](int64_t g, const KvPlaces& to) { return kv + kv_block(to.page, true, g, a.kv_heads, row); };
-  const auto fetch = [&](int64_t g, const KvPlaces& to) {
-    fetch_kv_run<Stored>(keys_of(g, to), values_of(g, to), to.place, to.count, a.size);
-  };
-  const auto write = [&](int64_t g, const T* made, const KvPlaces& to) {
-    Stored::write({keys_of(g, to), values_of(g, to), made, a.head(to.token, a.heads + a.kv_heads + g), a.size, v_stride,
-                   to.place, to.count, a.size});
+  auto write = [&](int64_t g, const T* made, const KvPlaces& to) {
+    Stored::write({kv + kv_block(to.page, false, g, a.kv_heads, row), kv + kv_block(to.page, true, g, a.kv_heads, row),
+                   made, a.head(to.token, a.heads + a.kv_heads + g), a.size, v_stride, to.place, to.count, a.size});
   };
   for_each_kv_run(args.slots, a.tokens, a.kv_heads, l.thread, l.threads, [&](const KvPlaces& to) {
     if (to.count > 1) {
       for (int64_t g = to.first_head; g < to.last_head; ++g) {
-        fetch(g, to);
         a.of_head(a.heads + g, to.token, to.count, a.k_weight, keys);
         write(g, keys, to);
       }
@@ -107,7 +101,6 @@ void split_kv(const SplitKvArgs& args, const Launch& l) {
     }
     for (int64_t g = to.first_head; g < to.last_head; g += kHeadsAtOnce) {
       const int64_t count = to.last_head - g < kHeadsAtOnce ? to.last_head - g : kHeadsAtOnce;
-      for (int64_t i = 0; i < count; ++i) fetch(g + i, to);
       a.of_token(to.token, a.heads + g, count, a.k_weight, keys);
       for (int64_t i = 0; i < count; ++i) write(g + i, keys + i * a.size, to);
     }
