@@ -13,9 +13,11 @@ Result<std::vector<std::string>> frame_files(const std::vector<std::string>& giv
   std::error_code ec;
   if (given.size() != 1 || !std::filesystem::is_directory(given[0], ec)) return given;
   std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(given[0], ec))
-    if (entry.is_regular_file() && !entry.path().filename().string().starts_with("."))
-      out.push_back(entry.path().string());
+  for (std::filesystem::directory_iterator it(given[0], ec), end; !ec && it != end; it.increment(ec)) {
+    std::error_code gone;
+    if (it->is_regular_file(gone) && !it->path().filename().string().starts_with("."))
+      out.push_back(it->path().string());
+  }
   if (ec) return error(Code::NotFound, "{} {}: {}", from, given[0], ec.message());
   const auto key = [](const std::string& path) {
     const std::string stem = std::filesystem::path(path).stem().string();

@@ -273,9 +273,9 @@ Result<Json> read_json_file(const std::string& path) {
 Result<Json> read_modelslim(const std::string& folder) {
   std::error_code ec;
   std::vector<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ec)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("quant_model_description") && name.ends_with(".json")) found.push_back(entry.path().string());
+  for (std::filesystem::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with("quant_model_description") && name.ends_with(".json")) found.push_back(it->path().string());
   }
   if (found.empty()) return Json(nullptr);
   std::sort(found.begin(), found.end());

@@ -38,21 +38,28 @@ class PullFolder {
   fs::path path_;
 };
 
+// Calls body(path) for what lies below the folder. What vanishes meanwhile, as pip's temporary folders do, ends the walk.
+template <class Body>
+void for_each_below(const fs::path& folder, const Body& body) {
+  std::error_code gone;
+  for (fs::recursive_directory_iterator it(folder, gone), end; !gone && it != end; it.increment(gone)) body(it->path());
+}
+
 std::vector<fs::path> files_ending_with(const fs::path& folder, std::string_view ending) {
   std::vector<fs::path> out;
-  std::error_code ignored;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored))
-    if (entry.path().string().ends_with(ending)) out.push_back(entry.path());
+  for_each_below(folder, [&](const fs::path& path) {
+    if (path.string().ends_with(ending)) out.push_back(path);
+  });
   return out;
 }
 
 uint64_t bytes_in(const fs::path& folder) {
   uint64_t sum = 0;
-  std::error_code ignored;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
-    const auto size = fs::file_size(entry.path(), ignored);
-    if (!ignored) sum += size;
-  }
+  for_each_below(folder, [&](const fs::path& path) {
+    std::error_code no_file;
+    const auto size = fs::file_size(path, no_file);
+    if (!no_file) sum += size;
+  });
   return sum;
 }
 

@@ -62,12 +62,12 @@ Result<std::optional<int>> passed_socket() {
 // The file, or those of the folder with weights and what describes them, in order.
 std::vector<std::filesystem::path> files_of(const std::string& source) {
   namespace fs = std::filesystem;
-  std::error_code ignored;
-  if (!fs::is_directory(source, ignored)) return {source};
+  std::error_code failed;
+  if (!fs::is_directory(source, failed)) return {source};
   std::vector<fs::path> out;
-  for (const auto& entry : fs::directory_iterator(source, ignored))
-    if (const auto ending = entry.path().extension(); ending == ".safetensors" || ending == ".json")
-      out.push_back(entry.path());
+  for (fs::directory_iterator it(source, failed), end; !failed && it != end; it.increment(failed))
+    if (const auto ending = it->path().extension(); ending == ".safetensors" || ending == ".json")
+      out.push_back(it->path());
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -33,8 +33,10 @@ std::string content_of(const std::filesystem::path& file) {
 
 std::string thread_states() {
   std::string out;
-  std::error_code ignored;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+  std::error_code failed;
+  for (std::filesystem::directory_iterator it("/proc/self/task", failed), end; !failed && it != end;
+       it.increment(failed)) {
+    const auto& task = *it;
     // "1234 (name) S ..."; a name may hold anything.
     const std::string stat = content_of(task.path() / "stat");
     const size_t open = stat.find('('), close = stat.rfind(')');

