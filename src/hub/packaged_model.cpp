@@ -38,7 +38,7 @@ class PullFolder {
   fs::path path_;
 };
 
-// Calls body(path) for what lies below the folder. What vanishes meanwhile, as pip's temporary folders do, ends the walk.
+// Calls body(path) for what lies below the folder. What vanishes meanwhile, as pip's temporary folders, ends the walk.
 template <class Body>
 void for_each_below(const fs::path& folder, const Body& body) {
   std::error_code gone;

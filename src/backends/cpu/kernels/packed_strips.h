@@ -10,7 +10,7 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-// Rows up to which every tile unpacks for itself. Measured in turn on AMD Zen 4, the floats of AVX-512 on Emerald Rapids,
+// Rows up to which every tile unpacks for itself. Measured in turn on AMD Zen 4, floats of AVX-512 on Emerald Rapids,
 // which has no fast dot product of bf16; other processors, ARM among them, have the same numbers unmeasured.
 template <class W, class P>
 constexpr int64_t few_sum_rows() {
