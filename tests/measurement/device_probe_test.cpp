@@ -8,11 +8,15 @@
 namespace reprise::measurement::device_probe_test {
 namespace {
 
-TEST(CudaDeviceProbe, CopiesAndMultiplies) {
+Result<Platform> stand_in_platform() {
   DeviceOptions o;
   o.kind = DeviceKind::Cuda;
   o.cuda_stand_in = &simt::stand_in();
-  const auto platform = make_platform(o);
+  return make_platform(o);
+}
+
+TEST(CudaDeviceProbe, CopiesAndMultiplies) {
+  const auto platform = stand_in_platform();
   ASSERT_TRUE(platform.is_ok()) << platform.status().message();
   ASSERT_TRUE(has_device_speed(*platform->device));
   const auto speed = measure_device(*platform, {.bytes = size_t{1} << 16, .size = 32});
@@ -25,10 +29,7 @@ TEST(CudaDeviceProbe, CopiesAndMultiplies) {
 }
 
 TEST(CudaDeviceProbe, NoMemoryIsAnError) {
-  DeviceOptions o;
-  o.kind = DeviceKind::Cuda;
-  o.cuda_stand_in = &simt::stand_in();
-  const auto platform = make_platform(o);
+  const auto platform = stand_in_platform();
   ASSERT_TRUE(platform.is_ok()) << platform.status().message();
   EXPECT_FALSE(measure_device(*platform, {.bytes = SIZE_MAX / 8}).is_ok());
 }

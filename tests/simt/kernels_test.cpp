@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
-#include "base/json.h"
 #include "ops/args/elements.h"
 #include "simt/both_devices.h"
+#include "support/goldens.h"
 
 namespace reprise::simt::kernels_test {
 namespace {
@@ -102,9 +100,8 @@ TEST(CudaKernels, RotationHasTheCpusBits) {
 // Numbers that nothing here computed: cosines of the angles as transformers has them, rounded once, and those of
 // RoFormer's formula, which an angle of two rounded factors is near (tools/golden/make_rope_table.py).
 TEST(CudaKernels, RopeTableIsThatOfMpmath) {
-  std::ifstream file(std::string(REPRISE_SOURCE_DIR) + "/tests/data/rope_table.json");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const Json data = parse_json(text, "rope_table.json").value();
+  const Json data = testing_support::golden_json("rope_table.json");
+  ASSERT_FALSE(data.is_null());
   const auto at = data["positions"].get<std::vector<double>>();
   for (const Json& c : data["cases"]) {
     const auto freq = c["inv_freq"].get<std::vector<double>>();
