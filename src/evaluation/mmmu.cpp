@@ -112,8 +112,8 @@ text::Regex pattern(std::string_view of) {
   return std::move(*made);
 }
 
-// All that matches, in valid UTF-8. Where the matcher gives up, as in an answer of endless digits, what was found before
-// counts.
+// All that matches, in valid UTF-8. Where the matcher gives up, as in an answer of endless digits, what was found
+// before counts.
 std::vector<std::string> matches(const text::Regex& regex, const std::string& text) {
   std::vector<std::string> out;
   text::RegexMatcher matcher(regex);
