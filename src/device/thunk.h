@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -63,6 +64,9 @@ struct LaunchArgs {
   const void* constant = nullptr;
   // Which of several ways with the same bits the kernel takes, or how it stores its parameter: as its entry chose.
   int64_t way = 0;
+  // On devices whose threads help each other, how much of each thread's share is taken, all 0 between launches; set by
+  // the device. Null: every thread does its own share.
+  std::atomic<int32_t>* taken = nullptr;
 
   static constexpr size_t kCapacity =
       kMaxPointers * sizeof(void*) + kMaxDims * sizeof(Dim) + kMaxScalars * sizeof(double);

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <bit>
 #include <cmath>
@@ -326,9 +327,11 @@ class OpRunner {
     return packed;
   }
 
-  // Every part on `threads` threads with a barrier after each.
-  static void launch(const KernelEntry& entry, const LaunchArgs& args, const LiveSizes& live, int threads) {
+  // Every part on `threads` threads with a barrier after each. They help each other, as on the CPU device.
+  static void launch(const KernelEntry& entry, LaunchArgs args, const LiveSizes& live, int threads) {
     std::barrier barrier(threads);
+    std::vector<std::atomic<int32_t>> taken(static_cast<size_t>(threads));
+    if (threads > 1) args.taken = taken.data();
     auto body = [&](int thread) {
       for (OpaqueKernel part : entry.part)
         if (part) {
@@ -337,6 +340,7 @@ class OpRunner {
         }
     };
     TestThreads::run(threads, body);
+    for (const auto& of : taken) EXPECT_EQ(of.load(), 0) << entry.name << " left a count behind";
   }
 
  private:

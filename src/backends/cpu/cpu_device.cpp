@@ -100,17 +100,25 @@ void run_on_pool(ThreadPool& pool, const Walker& walker, Trace* trace) {
     trace->add(0, {TraceEvent::Kind::Wait, 0, TraceEvent::kNoNode, trace->replay(), mine.back().end_ns, trace->now()});
 }
 
+// LaunchArgs::taken of so many launches. A single thread has nobody to help.
+std::unique_ptr<std::atomic<int32_t>[]> none_taken(size_t launches, int threads) {
+  if (threads == 1) return nullptr;
+  return std::make_unique<std::atomic<int32_t>[]>(launches * static_cast<size_t>(threads));
+}
+
 // Launches run at once, so every event has already happened when it is recorded.
 class CpuStream final : public Stream {
  public:
-  CpuStream(ThreadPool& pool, const ranks::Member* member) : threads_(pool), member_(member) {}
+  CpuStream(ThreadPool& pool, const ranks::Member* member)
+      : threads_(pool), member_(member), taken_(none_taken(1, pool.threads())) {}
 
   void set_live_sizes(const LiveSizes& live) override { live_ = live; }
   const LiveSizes& live_sizes() const { return live_; }
 
   Status launch(const Thunk& thunk) override {
     ++stats_.launches;
-    thunk_ = &thunk;
+    thunk_ = thunk;
+    thunk_.args.taken = taken_.get();
     run_on_pool(threads_, *this, trace_);
     return world_lives();
   }
@@ -138,7 +146,7 @@ class CpuStream final : public Stream {
 
   template <typename Clock>
   void walk(ThreadPool& pool, int thread, int threads, Clock clock) const {
-    const Thunk& t = *thunk_;
+    const Thunk& t = thunk_;
     for (size_t part = 0; part < t.part.size() && t.part[part]; ++part) {
       if (part) {
         pool.barrier(thread);
@@ -154,7 +162,8 @@ class CpuStream final : public Stream {
   const ranks::Member* member_;
   LiveSizes live_;
   StreamStats stats_;
-  const Thunk* thunk_ = nullptr;
+  Thunk thunk_;
+  std::unique_ptr<std::atomic<int32_t>[]> taken_;  // LaunchArgs::taken
   Trace* trace_ = nullptr;
 };
 
@@ -197,6 +206,10 @@ class CpuGraph final : public DeviceGraph {
   // Everything is recorded.
   Status finish(const Streams& how) {
     RETURN_IF_ERROR(order_.finish());
+    taken_ = none_taken(steps_.size(), threads_.threads());
+    if (taken_)
+      for (size_t i = 0; i < steps_.size(); ++i)
+        steps_[i].args.taken = &taken_[i * static_cast<size_t>(threads_.threads())];
     if (!order_.several_streams()) return Status::ok();
     if (how.mix) {
       put_in_order(order_.order(*how.mix));
@@ -213,7 +226,12 @@ class CpuGraph final : public DeviceGraph {
         return invalid("launch {} of this graph is not patchable", p.id);
       if (!p.args) return invalid("the patch of launch {} carries no arguments", p.id);
     }
-    for (const Patch& p : patches) steps_[place_.empty() ? p.id : place_[p.id]].args = *p.args;
+    for (const Patch& p : patches) {
+      LaunchArgs& args = steps_[place_.empty() ? p.id : place_[p.id]].args;
+      std::atomic<int32_t>* taken = args.taken;
+      args = *p.args;
+      args.taken = taken;
+    }
     auto& cpu_stream = static_cast<CpuStream&>(stream);
     cpu_stream.count_replay();
     live_ = frozen_ ? *frozen_ : cpu_stream.live_sizes();
@@ -228,6 +246,7 @@ class CpuGraph final : public DeviceGraph {
     for (auto& s : steps_) g.barriers += (s.depends ? 1 : 0) + (s.part[1] ? 1 : 0);
     g.barriers += stages_.empty() ? 0 : stages_.size() - 1;
     g.bytes = steps_.capacity() * sizeof(CpuStep) + stages_.capacity() * sizeof(Stage);
+    if (taken_) g.bytes += steps_.size() * static_cast<size_t>(threads_.threads()) * sizeof(taken_[0]);
     g.replays = replays_;
     g.waits = order_.waits();
     return g;
@@ -317,6 +336,7 @@ class CpuGraph final : public DeviceGraph {
   std::vector<Stage> stages_;  // empty: one list
   std::vector<bool> patchable_;
   std::vector<uint32_t> place_;  // of the launches in steps_; empty: as recorded
+  std::unique_ptr<std::atomic<int32_t>[]> taken_;  // LaunchArgs::taken of all steps
   RecordedOrder order_;
   std::optional<LiveSizes> frozen_;
   LiveSizes live_;

@@ -39,7 +39,8 @@ struct Launch {
   const LiveSizes& live;
   int thread, threads;
   void* workspace;
-  int64_t way;  // LaunchArgs::way
+  int64_t way;                         // LaunchArgs::way
+  std::atomic<int32_t>* taken = nullptr;  // LaunchArgs::taken, by thread
 
   [[gnu::always_inline]] int64_t size(Dim d) const { return d.value(live); }
   [[gnu::always_inline]] Range share(int64_t count) const { return cpu::share(count, thread, threads); }
@@ -57,7 +58,7 @@ struct Launch {
 template <class A>
 [[gnu::always_inline]] inline void enter(const LaunchArgs& args, const LiveSizes& live, int thread, int threads,
                                          void (*body)(const A&, const Launch&)) {
-  body(args.as<A>(), Launch{live, thread, threads, args.workspace, args.way});
+  body(args.as<A>(), Launch{live, thread, threads, args.workspace, args.way, args.taken});
 }
 
 }  // namespace reprise::cpu

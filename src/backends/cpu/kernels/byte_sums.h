@@ -38,6 +38,18 @@ inline __attribute__((always_inline)) void add_words(Words (&s)[MR][NV], const R
   }
 }
 
+// The same in sums of 16 bits, for tiles of many rows.
+template <int MR, int NV>
+inline __attribute__((always_inline)) void add_narrow_words(Words (&s)[MR][NV], const RowsOfThree<uint32_t, MR>& x,
+                                                            int at, const Words (&w)[NV]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m) {
+    const Words a = words_in_order(x.of(m, at));
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) add_narrow_in_order(s[m][j], w[j], a);
+  }
+}
+
 template <int MR, int NV>
 inline __attribute__((always_inline)) void clear_words(Words (&s)[MR][NV]) {
 #pragma GCC unroll 8
@@ -239,7 +251,7 @@ inline __attribute__((always_inline)) void add_strip_words(Words (&s)[MR][NV], R
 #pragma GCC unroll 8
       for (int j = 0; j < NV; ++j) std::memcpy(&w[j], strip + j * kLanes, sizeof w[j]);
       if constexpr (F::kRun != 0)
-        add_words<F::kSigned, true>(narrow, x, u, w);
+        add_narrow_words(narrow, x, u, w);
       else
         add_words<F::kSigned, false>(s, x, u, w);
     }

@@ -48,6 +48,31 @@ static inline LinearShare linear_share(int64_t rows, int64_t n, int thread, int 
   return {{0, rows}, share(n, unit, thread, threads)};
 }
 
+// A thread's share in parts that any thread can compute: blocks of rows, and of each the panels of its columns.
+struct LinearParts {
+  struct Part {
+    int64_t row, rows, panel;
+    int first, last;  // columns of the panel
+  };
+  LinearShare share;
+  int64_t block, panels;  // rows of a block; panels of the columns
+  LinearParts(int64_t rows, int64_t n, int thread, int threads)
+      : share(linear_share(rows, n, thread, threads)),
+        block(linear_row_block(share.rows.end - share.rows.begin)),
+        panels(share.columns.begin < share.columns.end ? (share.columns.end + 63) / 64 - share.columns.begin / 64 : 0) {}
+  int64_t count() const {
+    const int64_t rows = share.rows.end - share.rows.begin;
+    return rows > 0 ? (rows + block - 1) / block * panels : 0;
+  }
+  Part at(int64_t i) const {
+    const int64_t row = share.rows.begin + i / panels * block, panel = share.columns.begin / 64 + i % panels;
+    const int64_t left = share.rows.end - row, first = share.columns.begin - panel * 64,
+                  last = share.columns.end - panel * 64;
+    return {row, left < block ? left : block, panel, static_cast<int>(first > 0 ? first : 0),
+            static_cast<int>(last < 64 ? last : 64)};
+  }
+};
+
 // The same on tile registers, which take rows by 32: rows go first where every thread gets enough of them to hide the
 // way of the weights, because a thread then packs its own rows alone and they stay closer; columns among those threads
 // that share rows.

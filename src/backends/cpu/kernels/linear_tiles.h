@@ -9,6 +9,7 @@
 
 #include "backends/cpu/kernels/elements.h"
 #include "backends/cpu/kernels/linear_shape.h"
+#include "backends/cpu/kernels/parts.h"
 #include "backends/cpu/kernels/tile.h"
 #ifdef REPRISE_TILES
 #include "backends/cpu/kernels/unit_products.h"
@@ -150,19 +151,16 @@ void panel_product(const typename W::X* x, int64_t ldx, int64_t rows, const type
 template <class In, class W, class Finish>
 void products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
-  const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
-  if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
   const typename In::Type* x = a.x;
   const typename W::Elem* weight = a.weight;
   const int64_t panel_elems = (k + W::kDepth - 1) / W::kDepth * kStepElems<W>;
   auto* wide_x = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(all_rows, k)));
-  const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   Scratch scratch;
-  for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
-    const int64_t rows = mine.rows.end - m < block ? mine.rows.end - m : block;
+  const typename W::X* xt = nullptr;
+  int64_t ldx = 0;
+  const auto prepare = [&](int64_t m, int64_t rows) {
     const typename In::Type* xm = x + m * k;
-    const typename W::X* xt;
-    int64_t ldx = linear_x_stride(k);
+    ldx = linear_x_stride(k);
     if constexpr (W::kDot) {
       // Pairs are read as words; an odd row length needs rows of its own with a zero at the end.
       xt = reinterpret_cast<const uint32_t*>(xm);
@@ -183,14 +181,12 @@ void products(const auto& a, const Launch& l, const Finish& finish) {
       xt = xm;
       ldx = k;
     }
-    for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
-      const int64_t base = p * kPanelColumns;
-      const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
-      const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
-      panel_product<W>(xt, ldx, rows, weight + p * panel_elems, first, k, (last - first + 15) / 16 * 16, scratch);
-      finish(Sums<float>{scratch.c, rows, kPanelColumns, last - first}, m, base + first);
-    }
-  }
+  };
+  linear_parts(l, all_rows, n, prepare, [&](const LinearParts::Part& p) {
+    const int columns = p.last - p.first;
+    panel_product<W>(xt, ldx, p.rows, weight + p.panel * panel_elems, p.first, k, (columns + 15) / 16 * 16, scratch);
+    finish(Sums<float>{scratch.c, p.rows, kPanelColumns, columns}, p.row, p.panel * kPanelColumns + p.first);
+  });
 }
 
 // The bytes of the workspace that each thread has for itself.

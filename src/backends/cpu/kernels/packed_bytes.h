@@ -274,6 +274,26 @@ inline __attribute__((always_inline)) void add_widened(Words& sum, Words narrow)
 }
 
 inline Words words_splat(uint32_t x) { return x - Words{}; }
+
+// The same for tiles of many rows, in assembly that stays in order: GCC 12 makes all products of a block before it adds
+// the first one, and keeps them in memory.
+inline __attribute__((always_inline)) Words words_in_order(const uint32_t& x) {
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+  Words w;
+  asm volatile("vpbroadcastd %1, %0" : "=x"(w) : "m"(x));
+  return w;
+#else
+  return words_splat(x);
+#endif
+}
+inline __attribute__((always_inline)) void add_narrow_in_order(Words& sum, Words w, Words x) {
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+  Words pairs;
+  asm volatile("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(sum), "=&x"(pairs) : "x"(w), "x"(x));
+#else
+  add_narrow(sum, w, x);
+#endif
+}
 inline Reg reg_of_integers(Words w) {
   return reinterpret_cast<Reg>(__builtin_convertvector(reinterpret_cast<SignedWords>(w), Floats));
 }

@@ -6,6 +6,7 @@
 #include "backends/cpu/kernels/byte_rows.h"
 #include "backends/cpu/kernels/linear_blocks.h"
 #include "backends/cpu/kernels/packed_sums.h"
+#include "backends/cpu/kernels/parts.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -104,30 +105,26 @@ inline int64_t packed_panel_bytes(BlockFormat format, int64_t k) {
 template <class In, RowsAre kRows, class Finish>
 void packed_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
-  const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
-  if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
   const typename In::Type* x = a.x;
   const uint8_t* weight = a.weight;
   const int64_t panel_bytes = packed_panel_bytes(a.format, k);
   auto* own = l.scratch<float>(static_cast<int64_t>(packed_thread_bytes(all_rows, k)));
-  const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   Scratch scratch;
   with_way<In, kRows>(a, l, [&](const auto& way, PanelProduct product) {
     [[maybe_unused]] const typename std::decay_t<decltype(way)>::Mode mode;
     PackedPanel call{.k = k, .direct = l.way, .c = scratch.c, .strip = scratch.strip};
-    for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
-      call.rows = std::min(mine.rows.end - m, block);
+    const auto prepare = [&](int64_t m, int64_t rows) {
+      call.rows = rows;
       way.set_rows(call, x, m, k, own);
-      for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
-        const int64_t base = p * kPanelColumns;
-        const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
-        call.panel = weight + p * panel_bytes;
-        call.first = static_cast<int>(std::max(mine.columns.begin, base) - base);
-        call.columns = (last - call.first + 15) / 16 * 16;
-        product(call);
-        finish(Sums<float>{scratch.c, call.rows, kPanelColumns, last - call.first}, m, base + call.first);
-      }
-    }
+    };
+    linear_parts(l, all_rows, n, prepare, [&](const LinearParts::Part& p) {
+      call.panel = weight + p.panel * panel_bytes;
+      call.first = p.first;
+      call.columns = (p.last - p.first + 15) / 16 * 16;
+      product(call);
+      finish(Sums<float>{scratch.c, call.rows, kPanelColumns, p.last - p.first}, p.row,
+             p.panel * kPanelColumns + p.first);
+    });
   });
 }
 

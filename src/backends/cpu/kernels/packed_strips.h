@@ -11,11 +11,17 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 // Rows up to which every tile unpacks for itself. Measured in turn on AMD Zen 4, floats of AVX-512 on Emerald Rapids,
-// which has no fast dot product of bf16; other processors, ARM among them, have the same numbers unmeasured.
+// which has no fast dot product of bf16, and those of AVX2 on AMD Zen 3; other processors, ARM among them, have the same
+// numbers unmeasured.
 template <class W, class P>
 constexpr int64_t few_sum_rows() {
   if (W::kItems < kUnitK) return P::kBlockK < kUnitK ? 12 : 36;
   if (kRegisters == 32) return kLanes == 16 ? 8 : 12;
+  if (kLanes == 8) {
+    if (std::is_same_v<P, PackedQ8_0>) return 24;
+    if (std::is_same_v<P, PackedQ2K> || std::is_same_v<P, PackedQ3K>) return 8;
+    return std::is_base_of_v<PackedNibbles<0>, P> || std::is_base_of_v<PackedNibbles<8>, P> ? 16 : 4;
+  }
   return P::kTwoParts || kHasPlanes<P> ? 6 : 36;
 }
 
@@ -50,7 +56,9 @@ inline __attribute__((always_inline)) void write_strip(BlockWalk<P> at, int64_t 
 }
 
 // Rows of a strip's tile: with 32 registers the sums over blocks stay in registers beside those of a block.
-constexpr int kStripSumRows = 6;
+// With 16, a minimum for each 16 k leaves no room for a sixth row.
+template <int kItems, bool kMinimum>
+constexpr int kStripSumRows = kRegisters == 16 && kItems == 16 && kMinimum ? 5 : 6;
 constexpr bool kSumsStay = kRegisters == 32;
 
 // c[m][0, NV * kLanes) += x[m] . strip over `blocks` blocks of kItems items; `resume` says that c holds sums already.
@@ -118,7 +126,7 @@ void strip_sums_tile(const PairRows<W>& rows, const typename W::Item* strip, con
       for (int j = 0; j < NV; ++j) reg_store(c + m * kPanelColumns + j * kLanes, sums[m][j]);
 }
 
-template <class W, int kItems, bool kMinimum, int MR = kStripSumRows>
+template <class W, int kItems, bool kMinimum, int MR = kStripSumRows<kItems, kMinimum>>
 inline void strip_sums_rows(int rows, const PairRows<W>& x, const typename W::Item* strip, const StripFactors& factors,
                             int64_t blocks, float* c, int width, bool resume, Ahead ahead) {
   if (rows != MR) {
@@ -136,7 +144,8 @@ template <class W, int kItems, bool kMinimum>
 __attribute__((noinline)) void strip_sums(const PairRows<W>& x, int64_t rows, const typename W::Item* strip,
                                           const StripFactors& factors, int64_t blocks, float* c, int width, bool resume,
                                           const char* ahead, int64_t bytes) {
-  const int tiles = static_cast<int>((rows + kStripSumRows - 1) / kStripSumRows);
+  constexpr int kRows = kStripSumRows<kItems, kMinimum>;
+  const int tiles = static_cast<int>((rows + kRows - 1) / kRows);
   const int64_t steps = blocks * kItems / 4, tile_bytes = bytes / tiles;
   const int stride = static_cast<int>((tile_bytes + steps - 1) / steps);
   for (int t = 0; t < tiles; ++t) {

@@ -47,18 +47,19 @@ void round_sums(Sums<float> s, const typename In::Type* bias, typename Out::Type
 }
 
 // The best column of each row of sums, the first of which is `column`, against what is known already. Columns come in
-// ascending order.
+// any order: of two that are equal the first one wins.
 [[maybe_unused]] void search_rows(Sums<float> s, int64_t column, Best* best) {
   for (int64_t m = 0; m < s.rows; ++m) {
     float* row = s.at + m * s.apart;
     for (int j = s.columns; j % 16 != 0; ++j) row[j] = kLowest;
-    F32x16 top = splat(best[m].value);
+    const bool before = column < best[m].index;
+    F32x16 top = splat(before ? kLowest : best[m].value);
     for (int j = 0; j < s.columns; j += 16) {
       const F32x16 v = load(row + j);
       top = select(greater(v, top), v, top);
     }
     const float value = reduce_max(top);
-    if (!(value > best[m].value)) continue;
+    if (before ? value < best[m].value || value == kLowest : !(value > best[m].value)) continue;
     int j = 0;
     while (row[j] != value) ++j;
     best[m] = {value, static_cast<int32_t>(column + j)};

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "backends/cpu/kernels/elements.h"
+#include "backends/cpu/kernels/parts.h"
 #include "backends/cpu/kernels/tile.h"
 #include "backends/cpu/kernels/w8a8_shape.h"
 #ifdef REPRISE_TILES
@@ -56,6 +57,38 @@ inline IReg ireg_splat(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x
 inline IReg even_bytes(IReg w) { return _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8); }
 inline IReg odd_bytes(IReg w) { return _mm256_srai_epi16(w, 8); }
 inline void dot(IReg& sum, IReg x, IReg w) { sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w)); }
+// The same for tall tiles, in assembly that stays in order: GCC 12 loads the words of all rows before it multiplies with
+// the first one, and keeps them in memory.
+constexpr int kInOrder = 5;  // rows from which that is faster
+inline IReg splat_in_order(const uint32_t& x) {
+  IReg word;
+  asm volatile("vpbroadcastd %1, %0" : "=x"(word) : "m"(x));
+  return word;
+}
+inline void dot_in_order(IReg& sum, IReg x, IReg w) {
+  IReg pairs;
+  asm volatile("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(pairs) : "x"(x), "x"(w));
+}
+// acc[m][j] += the words of MR rows times those of a group, for all columns one half of the words after the other.
+template <int MR, int NV>
+inline __attribute__((always_inline)) void add_in_order(IReg (&acc)[MR][NV], const RowsOfThree<uint32_t, MR>& x,
+                                                        const int8_t* w) {
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    IReg b[NV];
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) {
+      const IReg bytes = ireg_load(w + j * 4 * kLanes);
+      b[j] = half == 0 ? even_bytes(bytes) : odd_bytes(bytes);
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < MR; ++m) {
+      const IReg a = splat_in_order(x.of(m, half));
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; ++j) dot_in_order(acc[m][j], a, b[j]);
+    }
+  }
+}
 #elif defined(__x86_64__)
 constexpr int kXWords = 2;
 using IReg = __m128i;
@@ -134,9 +167,20 @@ void w8a8_tile(const uint32_t* x, int64_t ldx, const int8_t* w, int64_t groups, 
       acc[m][j] = start.stride == 0 ? ireg_zero() : ireg_load(start.from + m * start.stride + j * kLanes);
 #endif
     }
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+  RowsOfThree<uint32_t, MR> rows(x, ldx);
+#endif
   for (int64_t g = 0; g < groups; ++g) {
     for (int i = 0; i < ahead.lines; ++i) fetch_second_level(ahead.next + 64 * i);
     ahead.next += ahead.stride;
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+    if constexpr (MR >= kInOrder) {
+      add_in_order(acc, rows, w);
+      rows.step(kXWords);
+      w += kWordBytes;
+      continue;
+    }
+#endif
 #if defined(__AVX512VNNI__) || defined(__aarch64__)
     IReg b[NV];
 #pragma GCC unroll 8
@@ -255,9 +299,8 @@ inline size_t w8a8_bytes(int64_t rows, int64_t k) { return w8a8_thread_bytes(row
 template <class Finish>
 void w8a8_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t all_rows = l.size(a.shape.rows), k = a.shape.depth, n = a.shape.columns;
-  const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
-  if (mine.rows.begin >= mine.rows.end || mine.columns.begin >= mine.columns.end) return;
 #ifdef REPRISE_TILES
+  const LinearShare mine = linear_share(all_rows, n, l.thread, l.threads);
   if (on_tiles(mine.rows.end - mine.rows.begin))
     return unit_products<UnitI8>(a, l, l.scratch<uint8_t>(static_cast<int64_t>(w8a8_bytes(all_rows, k))), finish);
 #endif
@@ -265,21 +308,17 @@ void w8a8_products(const auto& a, const Launch& l, const Finish& finish) {
   const int64_t groups = (k + 3) / 4, panel_size = kHeaderBytes + groups * kWordBytes;
   const int64_t ldx = w8a8_x_stride(k, kXWords);
   auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_bytes(all_rows, k)));
-  const int64_t block = linear_row_block(mine.rows.end - mine.rows.begin);
   alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
-  for (int64_t m = mine.rows.begin; m < mine.rows.end; m += block) {
-    const int64_t rows = mine.rows.end - m < block ? mine.rows.end - m : block;
+  const auto prepare = [&](int64_t m, int64_t rows) {
     for (int64_t i = 0; i < rows; ++i) prepare_row(x + (m + i) * k, k, prepared + i * ldx);
-    for (int64_t p = mine.columns.begin / kPanelColumns; p * kPanelColumns < mine.columns.end; ++p) {
-      const int64_t base = p * kPanelColumns;
-      const int first = static_cast<int>(std::max(mine.columns.begin, base) - base);
-      const int last = static_cast<int>(std::min<int64_t>(mine.columns.end - base, kPanelColumns));
-      w8a8_panel(prepared, ldx, rows, weight + p * panel_size, first, last, groups, sums,
-                 [&](int32_t* c, int64_t row, int64_t count) {
-                   finish(Sums<int32_t>{c, count, kPanelColumns, last - first}, m + row, base + first);
-                 });
-    }
-  }
+  };
+  linear_parts(l, all_rows, n, prepare, [&](const LinearParts::Part& p) {
+    w8a8_panel(prepared, ldx, p.rows, weight + p.panel * panel_size, p.first, p.last, groups, sums,
+               [&](int32_t* c, int64_t row, int64_t count) {
+                 finish(Sums<int32_t>{c, count, kPanelColumns, p.last - p.first}, p.row + row,
+                        p.panel * kPanelColumns + p.first);
+               });
+  });
 }
 
 }  // namespace
