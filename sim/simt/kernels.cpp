@@ -21,6 +21,7 @@
 #include "backends/cuda/kernels/sample.h"
 #include "backends/null/null_device.h"
 #include "simt/lane.h"
+#include "simt/library.h"
 
 namespace reprise::simt {
 
@@ -57,28 +58,33 @@ const cuda::RankKernels& rank_kernels() {
   return table;
 }
 
+CudaStandIn stand_in_with(std::shared_ptr<Library> library) {
+  return {&kernels(), &rank_kernels(), REPRISE_NCCL_STAND_IN, [library](const ranks::Member* member) {
+            null::NullDeviceOptions o;
+            if (member) o.between_ranks = &member->region();
+            o.free_patches = !member;
+            o.kind = DeviceKind::Cuda;
+            o.name = "SIMT executor";
+            o.host_visible = false;
+            o.deferred = true;
+            o.read_ahead = {"", 3e6, 6e6, 2, 10, 2, 0.5, size_t{50} << 20};
+            if (library) o.product_ways = {library, &library->choices()};
+            o.call = [library](OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live) -> Status {
+              Launch launch;
+              if (library) launch.library = [&library](const cuda::Product& p) { return library->product(p); };
+              try {
+                reinterpret_cast<cuda::CudaKernel>(part)(args, live, launch);
+              } catch (const std::logic_error& e) {
+                return error(Code::Device, "SIMT executor: {}", e.what());
+              }
+              return launch.failure() ? error(Code::Device, "SIMT executor: {}", launch.failure()) : Status::ok();
+            };
+            return null::make_null_device(o);
+          }};
+}
+
 const CudaStandIn& stand_in() {
-  static const CudaStandIn it{
-      &kernels(), &rank_kernels(), REPRISE_NCCL_STAND_IN, [](const ranks::Member* member) {
-        null::NullDeviceOptions o;
-        if (member) o.between_ranks = &member->region();
-        o.free_patches = !member;
-        o.kind = DeviceKind::Cuda;
-        o.name = "SIMT executor";
-        o.host_visible = false;
-        o.deferred = true;
-        o.read_ahead = {"", 3e6, 6e6, 2, 10, 2, 0.5, size_t{50} << 20};
-        o.call = [](OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live) -> Status {
-          Launch launch;
-          try {
-            reinterpret_cast<cuda::CudaKernel>(part)(args, live, launch);
-          } catch (const std::logic_error& e) {
-            return error(Code::Device, "SIMT executor: {}", e.what());
-          }
-          return launch.failure() ? error(Code::Device, "SIMT executor: {}", launch.failure()) : Status::ok();
-        };
-        return null::make_null_device(o);
-      }};
+  static const CudaStandIn it = stand_in_with(nullptr);
   return it;
 }
 

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "device/graph.h"
 #include "device/memory.h"
+#include "device/product_ways.h"
 #include "device/stream.h"
 
 namespace reprise {
@@ -99,6 +100,8 @@ class Device {
                                                        const std::function<Status(Recorder&)>& body) = 0;
   // What the backend takes for granted of this device, tried now; for `reprise doctor`.
   virtual std::vector<OwnCheck> own_checks() { return {}; }
+  // Where products may be left to a vendor's library: what was found out about them. Null: own kernels alone.
+  virtual ProductWays* product_ways() { return nullptr; }
   // Microseconds of the device's own clock where its time is modelled; none where real time counts. It has passed the
   // work that the calling thread has waited for.
   virtual std::optional<double> clock_us() const { return std::nullopt; }

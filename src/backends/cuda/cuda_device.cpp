@@ -5,6 +5,7 @@
 
 #include "backends/cuda/blas.h"
 #include "backends/cuda/cuda_graph.h"
+#include "backends/cuda/product_choices.h"
 #include "backends/cuda/runtime.h"
 #include "backends/shared_pool.h"
 #include "device/aligned_pool.h"
@@ -96,6 +97,7 @@ class CudaDevice final : public Device {
     if (!nccl.is_ok()) return {{"NCCL, for several GPUs", nccl.status()}};
     return {{fmt::format("NCCL {}, for several GPUs", (*nccl)->version()), Status::ok()}};
   }
+  ProductWays* product_ways() override { return blas_ ? &blas_->choices() : nullptr; }
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
     return capture_graph(static_cast<CudaStream&>(stream), body);
   }
@@ -336,7 +338,7 @@ Result<CudaParts> make_cuda_device(const CudaOptions& options) {
   // Kernels are loaded and products chosen while a launch is recorded. Links to other ranks may be made at a first run.
   info.records_cold = !parts.ranks;
   info.notes = lines_about(device, p);
-  std::unique_ptr<Blas> blas = Blas::open(info.notes);
+  std::unique_ptr<Blas> blas = Blas::open(info.isa, p.multiProcessorCount, info.notes);
   cudaStream_t zeroing = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "make a stream"));
   const LaunchLimits limits{p.multiProcessorCount, p.sharedMemPerBlockOptin};

@@ -461,9 +461,6 @@ struct LinearF32 {
   }
 };
 
-// From this number of tokens on the vendor's library is asked first.
-constexpr int64_t kManyTokens = 17;
-
 struct ProductSizes {
   int64_t tokens, depth, columns;
 };

@@ -6,6 +6,9 @@
 
 namespace reprise::cuda {
 
+// From this number of tokens on the vendor's library is asked first.
+constexpr int64_t kManyTokens = 17;
+
 // Columns of one candidate for the largest logit: of the smallest block of a product, and of a part of a row.
 constexpr int64_t kHeadColumns = 32;
 constexpr int64_t kRowPart = 8192;
