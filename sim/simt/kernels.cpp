@@ -65,6 +65,7 @@ CudaStandIn stand_in_with(std::shared_ptr<Library> library) {
             o.free_patches = !member;
             o.kind = DeviceKind::Cuda;
             o.name = "SIMT executor";
+            o.order = "simt/tc16/page128";  // its tensor core cuts a block's sum in a place of its own
             o.host_visible = false;
             o.deferred = true;
             o.read_ahead = {"", 3e6, 6e6, 2, 10, 2, 0.5, size_t{50} << 20};

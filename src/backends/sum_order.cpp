@@ -1,5 +1,7 @@
 #include "backends/sum_order.h"
 
+#include <fmt/format.h>
+
 #include <initializer_list>
 #include <span>
 
@@ -152,6 +154,18 @@ std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType 
       return find(kCpu, op, dtype).empty() ? "" : "as CANN's operator adds up, which its documents do not say";
     default: return {};
   }
+}
+
+std::string sum_order_name(DeviceKind kind, std::string_view isa) {
+  constexpr std::string_view kArchitecture = "sm_";
+  if (kind == DeviceKind::Cuda && isa.starts_with(kArchitecture))
+    // Blocks of 16 on the tensor cores, whose own way of adding differs by architecture; groups of 128 keys.
+    return fmt::format("sm{}/tc16/page128", isa.substr(kArchitecture.size()));
+  const auto set = kind == DeviceKind::Cpu ? cpu::isa_named(isa) : std::nullopt;
+  if (!set) return {};
+  if (cpu::has_tiles(*set)) return cpu::has_block_tiles(*set) ? "amx32x2/blocks" : "amx32x2";
+  // Without an instruction for it a multiply-add is rounded twice.
+  return cpu::has_fused_multiply_add(*set) ? "pairs" : "pairs/two-roundings";
 }
 
 }  // namespace reprise

@@ -43,6 +43,7 @@ struct DeviceInfo {
   DeviceKind kind = DeviceKind::Null;
   std::string name;         // for people: "Intel Xeon (2 threads, avx512)"
   std::string isa;          // instruction set or architecture the kernels were chosen for
+  std::string order;        // name of the order in which its kernels add up (backends/sum_order.h); empty: it has none
   int threads = 1;          // that share a kernel's work
   size_t memory_bytes = 0;  // total memory the device may use
   size_t free_bytes = 0;    // of it when it was opened, which other processes may share; 0: not told

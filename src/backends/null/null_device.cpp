@@ -233,6 +233,7 @@ class NullDevice final : public Device {
     info_.kind = options.kind;
     info_.name = options.name;
     info_.isa = "none";
+    info_.order = options.order;
     info_.host_visible = options.host_visible;
     info_.asynchronous = options.deferred;
     info_.index_dtype = options.index_dtype;

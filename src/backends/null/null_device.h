@@ -31,6 +31,7 @@ struct NullDeviceOptions {
   DType index_dtype = DType::I32;
   DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
   std::string name = "null";
+  std::string order = "";  // DeviceInfo::order
   bool free_patches = true;
   const ranks::Region* between_ranks = nullptr;  // memory of Device::between_ranks()
   // The seat in a world of several ranks: what they exchange and stage lies in the memory of all.
