@@ -10,6 +10,7 @@
 #include "backends/cuda/kernels/grouped_blocks.h"
 #include "backends/cuda/kernels/latent.h"
 #include "backends/cuda/kernels/linear.h"
+#include "backends/cuda/kernels/linear_silu_mul.h"
 #include "backends/cuda/kernels/linear_w8a8.h"
 #include "backends/cuda/kernels/lora.h"
 #include "backends/cuda/kernels/norm.h"
@@ -34,6 +35,7 @@ const cuda::KernelTable& kernels() {
     cuda::fill_norm_of<Launch>(t);
     cuda::fill_rotation_of<Launch>(t);
     cuda::fill_linear_of<Launch>(t);
+    cuda::fill_linear_silu_mul_of<Launch>(t);
     cuda::fill_attention_of<Launch>(t);
     cuda::fill_quantise_of<Launch>(t);
     cuda::fill_linear_w8a8_of<Launch>(t);

@@ -103,8 +103,8 @@ constexpr std::string_view kByteOrder =
 
 const Order kCuda[] = {
     {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
-    {{"linear", "linear_add", "lm_head_argmax", "grouped_linear", "grouped_linear_rows", "per_head_matmul",
-      "per_head_matmul_rows"},
+    {{"linear", "linear_add", "linear_silu_mul", "lm_head_argmax", "grouped_linear", "grouped_linear_rows",
+      "per_head_matmul", "per_head_matmul_rows"},
      kChain,
      "one chain of tensor-core blocks of 16 over K in ascending order, in one fp32 accumulator, from 0"},
     {{"grouped_linear_blocks"},

@@ -24,6 +24,9 @@ size_t head_w8a8_bytes(const LmHeadW8a8Args& a, const LiveSizes& bound, int) { r
 size_t argmax_bytes(const UnaryArgs& a, const LiveSizes& bound, int) {
   return static_cast<size_t>(a.rows.value(bound)) * row_candidates_bytes(a.width);
 }
+size_t gated_product_bytes(const LinearSiluMulArgs& a, const LiveSizes& bound, int) {
+  return gated_bytes(a.shape.rows.value(bound), a.shape.columns);
+}
 size_t static_bytes(const LinearW8a8StaticArgs& a, const LiveSizes& bound, int) {
   return sums_bytes(a.shape.rows.value(bound), a.shape.columns);
 }
@@ -42,6 +45,8 @@ LibraryProduct float_product(const OpCall& c, size_t w, size_t bias) {
 }
 LibraryProduct product_of_linear(const OpCall& c) { return float_product(c, 1, 2); }
 LibraryProduct product_of_linear_add(const OpCall& c) { return float_product(c, 1, 3); }
+
+LibraryProduct product_of_linear_silu_mul(const OpCall& c) { return float_product(c, 1, 2); }
 
 // Of int8 the sums alone.
 template <size_t kWeight>
@@ -82,6 +87,8 @@ void register_products(KernelRegistry& kernels, const KernelTable& table) {
   entries.add("linear", EntryTypes(BF16, F32), table.linear_wide.bf16, {.library = product_of_linear});
   entries.add("linear", EntryTypes(F16, F32), table.linear_wide.f16, {.library = product_of_linear});
   entries.add("linear_add", table.linear_add, {.library = product_of_linear_add});
+  entries.add("linear_silu_mul", table.linear_silu_mul,
+              {.scratch = scratch(gated_product_bytes), .library = product_of_linear_silu_mul});
   const PerType& head = table.lm_head_argmax;
   entries.add("lm_head_argmax", F32, head.f32, {.scratch = scratch(head_f32_bytes)});
   entries.add("lm_head_argmax", BF16, head.bf16, {.scratch = scratch(head_bytes)});

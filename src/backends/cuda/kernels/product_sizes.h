@@ -22,6 +22,11 @@ constexpr size_t row_candidates_bytes(int64_t columns) {
   return static_cast<size_t>((columns + kRowPart - 1) / kRowPart) * kCandidateBytes;
 }
 
+// The library's product of two-byte numbers in front of silu_mul; of few tokens there is none.
+constexpr size_t gated_bytes(int64_t tokens, int64_t columns) {
+  return tokens < kManyTokens ? 0 : static_cast<size_t>(tokens) * static_cast<size_t>(columns) * 2;
+}
+
 // The library's int32 sums of int8 products: of so many tokens at a time, about 64 MiB.
 constexpr int64_t tokens_at_once(int64_t columns) {
   const int64_t tokens = (int64_t{16} << 20) / columns / 64 * 64;
