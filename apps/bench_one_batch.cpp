@@ -140,6 +140,7 @@ Status run_bench(const BenchFlags& f) {
   const MachineSpeed after = of_device();
   OrderedJson report;
   report["limits"] = measurement::limits_json(machine, before, after);
+  report["limits"]["order"] = engine->device().info().order;
   if (engine->device().clock_us()) {
     report["time"] = kModelledTime;
     report["clock_note"] = clock_lines(engine->device());

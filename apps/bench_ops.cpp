@@ -212,6 +212,7 @@ void print_measured(const OpsFlags& f, const DeviceInfo& info, const measurement
   if (f.json) {
     OrderedJson limits = measurement::machine_json(machine, m.speed);
     limits["isa"] = info.isa;
+    limits["order"] = info.order;
     limits["threads"] = info.threads;
     limits["launch_us"] = m.launch_us;
     for (const measurement::CacheLevel& l : m.caches.levels)

@@ -37,6 +37,7 @@ void print_table(const measurement::Machine& m, const MachineSpeed& s) {
   row("processor", m.cpu);
   row("instruction sets", joined(m.isa));
   row("used by default", m.isa_used);
+  row("order of sums", m.order);
   row("threads allowed", fmt::format("{}", m.threads));
   row("devices", joined(m.devices));
   row("memory read, 1 thread", fmt::format("{:.1f} GB/s", s.read_GBps_1));

@@ -15,6 +15,7 @@
 #include "see/explain.h"
 #include "see/graph_report.h"
 #include "see/phase_view.h"
+#include "see/product_report.h"
 #include "see/queue_table.h"
 #include "see/stream_report.h"
 #include "see/token_reason.h"
@@ -110,6 +111,7 @@ void explain_text(engine::Engine& e, const PhaseView& v) {
     for (const Exchange& x : share->exchanges)
       fmt::print("{:<20}{:>8}{:>16}{:>16}\n", x.op, x.count, x.row_bytes, x.own_bytes);
   }
+  if (const auto products = product_report(m)) fmt::print("\n{}", settings::as_flags(product_text(*products)));
   fmt::print("\n{:<42}{:>8}\n", "kernel", "calls");
   for (const auto& [name, calls] : kernel_calls(m)) fmt::print("{:<42}{:>8}\n", name, calls);
 }

@@ -10,6 +10,7 @@
 #include "backends/cuda/kernels/grouped_blocks.h"
 #include "backends/cuda/kernels/latent.h"
 #include "backends/cuda/kernels/linear.h"
+#include "backends/cuda/kernels/linear_silu_mul.h"
 #include "backends/cuda/kernels/linear_w8a8.h"
 #include "backends/cuda/kernels/lora.h"
 #include "backends/cuda/kernels/norm.h"
@@ -21,6 +22,7 @@
 #include "backends/cuda/kernels/sample.h"
 #include "backends/null/null_device.h"
 #include "simt/lane.h"
+#include "simt/library.h"
 
 namespace reprise::simt {
 
@@ -33,6 +35,7 @@ const cuda::KernelTable& kernels() {
     cuda::fill_norm_of<Launch>(t);
     cuda::fill_rotation_of<Launch>(t);
     cuda::fill_linear_of<Launch>(t);
+    cuda::fill_linear_silu_mul_of<Launch>(t);
     cuda::fill_attention_of<Launch>(t);
     cuda::fill_quantise_of<Launch>(t);
     cuda::fill_linear_w8a8_of<Launch>(t);
@@ -57,28 +60,34 @@ const cuda::RankKernels& rank_kernels() {
   return table;
 }
 
+CudaStandIn stand_in_with(std::shared_ptr<Library> library) {
+  return {&kernels(), &rank_kernels(), REPRISE_NCCL_STAND_IN, [library](const ranks::Member* member) {
+            null::NullDeviceOptions o;
+            if (member) o.between_ranks = &member->region();
+            o.free_patches = !member;
+            o.kind = DeviceKind::Cuda;
+            o.name = "SIMT executor";
+            o.order = "simt/tc16/page128";  // its tensor core cuts a block's sum in a place of its own
+            o.host_visible = false;
+            o.deferred = true;
+            o.read_ahead = {"", 3e6, 6e6, 2, 10, 2, 0.5, size_t{50} << 20};
+            if (library) o.product_ways = {library, &library->choices()};
+            o.call = [library](OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live) -> Status {
+              Launch launch;
+              if (library) launch.library = [&library](const cuda::Product& p) { return library->product(p); };
+              try {
+                reinterpret_cast<cuda::CudaKernel>(part)(args, live, launch);
+              } catch (const std::logic_error& e) {
+                return error(Code::Device, "SIMT executor: {}", e.what());
+              }
+              return launch.failure() ? error(Code::Device, "SIMT executor: {}", launch.failure()) : Status::ok();
+            };
+            return null::make_null_device(o);
+          }};
+}
+
 const CudaStandIn& stand_in() {
-  static const CudaStandIn it{
-      &kernels(), &rank_kernels(), REPRISE_NCCL_STAND_IN, [](const ranks::Member* member) {
-        null::NullDeviceOptions o;
-        if (member) o.between_ranks = &member->region();
-        o.free_patches = !member;
-        o.kind = DeviceKind::Cuda;
-        o.name = "SIMT executor";
-        o.host_visible = false;
-        o.deferred = true;
-        o.read_ahead = {"", 3e6, 6e6, 2, 10, 2, 0.5, size_t{50} << 20};
-        o.call = [](OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live) -> Status {
-          Launch launch;
-          try {
-            reinterpret_cast<cuda::CudaKernel>(part)(args, live, launch);
-          } catch (const std::logic_error& e) {
-            return error(Code::Device, "SIMT executor: {}", e.what());
-          }
-          return launch.failure() ? error(Code::Device, "SIMT executor: {}", launch.failure()) : Status::ok();
-        };
-        return null::make_null_device(o);
-      }};
+  static const CudaStandIn it = stand_in_with(nullptr);
   return it;
 }
 

@@ -122,6 +122,9 @@ void run_grid(const Grid& grid, Order order, const std::function<void(Lane&)>& b
 
 class Launch final : public cuda::Launch {
  public:
+  // Computes the product in place of the own kernel, or says that it does not; empty: there is none (simt/library.h).
+  std::function<bool(const cuda::Product&)> library;
+
   // Without limits the kernels have to fit the smallest GPUs.
   explicit Launch(Order order = Order::Ascending, cuda::LaunchLimits most = {.multiprocessors = 2}) : order_(order) {
     limits = most;
@@ -134,7 +137,7 @@ class Launch final : public cuda::Launch {
     if (shared > limits.shared) return fail("the kernel needs more shared memory than a block of this GPU has");
     run_grid({blocks, blocks_y, threads, shared}, order_, [&](Lane& lane) { kernel(lane); });
   }
-  bool product(const cuda::Product&) { return false; }
+  bool product(const cuda::Product& p) { return library && library(p); }
   CUstream_st* stream() const { return nullptr; }  // what is exchanged is so at once
 
  private:

@@ -73,6 +73,7 @@ OrderedJson device_json(const Device& device) {
   j["kind"] = device_kind_name(d.kind);
   j["name"] = d.name;
   j["isa"] = d.isa;
+  j["order"] = d.order;
   j["ranks"] = d.threads;
   j["memory_bytes"] = d.memory_bytes;
   if (d.free_bytes > 0) j["free_bytes"] = d.free_bytes;
@@ -94,6 +95,7 @@ std::vector<std::pair<std::string, std::string>> device_lines(const Device& devi
   std::vector<std::pair<std::string, std::string>> out;
   out.emplace_back("device", fmt::format("{}: {}", device_kind_name(d.kind), d.name));
   out.emplace_back("architecture", d.isa);
+  if (!d.order.empty()) out.emplace_back("order of sums", d.order);
   out.emplace_back("device memory", d.memory_bytes ? fmt::format("{:.1f} GB", static_cast<double>(d.memory_bytes) / 1e9)
                                                    : "the device does not say");
   if (d.free_bytes > 0)

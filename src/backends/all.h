@@ -2,6 +2,7 @@
 // caller owns the platform that was made. Plain functions without state; the thread that opens an engine calls them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,7 @@ struct CudaStandIn {
   const cuda::KernelTable* kernels = nullptr;
   const cuda::RankKernels* rank_kernels = nullptr;
   const char* nccl = "";  // the file that stands in for NCCL
-  std::unique_ptr<Device> (*make_device)(const ranks::Member* member) = nullptr;
+  std::function<std::unique_ptr<Device>(const ranks::Member* member)> make_device = {};
 };
 
 struct DeviceOptions {

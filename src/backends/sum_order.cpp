@@ -1,5 +1,7 @@
 #include "backends/sum_order.h"
 
+#include <fmt/format.h>
+
 #include <initializer_list>
 #include <span>
 
@@ -101,8 +103,8 @@ constexpr std::string_view kByteOrder =
 
 const Order kCuda[] = {
     {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},
-    {{"linear", "linear_add", "lm_head_argmax", "grouped_linear", "grouped_linear_rows", "per_head_matmul",
-      "per_head_matmul_rows"},
+    {{"linear", "linear_add", "linear_silu_mul", "lm_head_argmax", "grouped_linear", "grouped_linear_rows",
+      "per_head_matmul", "per_head_matmul_rows"},
      kChain,
      "one chain of tensor-core blocks of 16 over K in ascending order, in one fp32 accumulator, from 0"},
     {{"grouped_linear_blocks"},
@@ -152,6 +154,18 @@ std::string_view sum_order(const DeviceInfo& device, std::string_view op, DType 
       return find(kCpu, op, dtype).empty() ? "" : "as CANN's operator adds up, which its documents do not say";
     default: return {};
   }
+}
+
+std::string sum_order_name(DeviceKind kind, std::string_view isa) {
+  constexpr std::string_view kArchitecture = "sm_";
+  if (kind == DeviceKind::Cuda && isa.starts_with(kArchitecture))
+    // Blocks of 16 on the tensor cores, whose own way of adding differs by architecture; groups of 128 keys.
+    return fmt::format("sm{}/tc16/page128", isa.substr(kArchitecture.size()));
+  const auto set = kind == DeviceKind::Cpu ? cpu::isa_named(isa) : std::nullopt;
+  if (!set) return {};
+  if (cpu::has_tiles(*set)) return cpu::has_block_tiles(*set) ? "amx32x2/blocks" : "amx32x2";
+  // Without an instruction for it a multiply-add is rounded twice.
+  return cpu::has_fused_multiply_add(*set) ? "pairs" : "pairs/two-roundings";
 }
 
 }  // namespace reprise

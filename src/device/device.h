@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "device/graph.h"
 #include "device/memory.h"
+#include "device/product_ways.h"
 #include "device/stream.h"
 
 namespace reprise {
@@ -42,6 +43,7 @@ struct DeviceInfo {
   DeviceKind kind = DeviceKind::Null;
   std::string name;         // for people: "Intel Xeon (2 threads, avx512)"
   std::string isa;          // instruction set or architecture the kernels were chosen for
+  std::string order;        // name of the order in which its kernels add up (backends/sum_order.h); empty: it has none
   int threads = 1;          // that share a kernel's work
   size_t memory_bytes = 0;  // total memory the device may use
   size_t free_bytes = 0;    // of it when it was opened, which other processes may share; 0: not told
@@ -99,6 +101,8 @@ class Device {
                                                        const std::function<Status(Recorder&)>& body) = 0;
   // What the backend takes for granted of this device, tried now; for `reprise doctor`.
   virtual std::vector<OwnCheck> own_checks() { return {}; }
+  // Where products may be left to a vendor's library: what was found out about them. Null: own kernels alone.
+  virtual ProductWays* product_ways() { return nullptr; }
   // Microseconds of the device's own clock where its time is modelled; none where real time counts. It has passed the
   // work that the calling thread has waited for.
   virtual std::optional<double> clock_us() const { return std::nullopt; }

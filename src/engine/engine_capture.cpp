@@ -79,6 +79,7 @@ Status Engine::compile(std::unique_ptr<ProgramBuilder> made) {
   ProgramBuilder& builder = *made;
   MemoryPool& memory = platform_.device->pool();
   if (options_.graph.warmups < 0) options_.graph.warmups = usual_warmups();
+  if (ProductWays* products = platform_.device->product_ways()) products->keep_in(options_.graph.plan_cache);
   faults_ = FaultInjector(options_.graph.faults, options_.member ? options_.member->world().rank : 0);
   // Slots for runs of steps where there can be any.
   if (!platform_.device->info().asynchronous || step_.has_states() || options_.member ||
@@ -154,6 +155,7 @@ Status Engine::capture(ProgramBuilder& builder) {
   for (const GraphOutput& o : runners_.front()->model().graph().outputs())
     if (o.name.starts_with(kExpertStarts))
       expert_use_.add_layer(o.name.substr(kExpertStarts.size()), o.value->type.shape[0].factor - 1);
+  if (ProductWays* products = platform_.device->product_ways()) products->keep();
   if (options_.member) RETURN_IF_ERROR(options_.member->agree("captured sizes", sizes_text(runners_)));
   times_.capture_s = seconds_since(start);
   std::string sizes;

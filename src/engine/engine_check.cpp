@@ -135,7 +135,8 @@ OrderedJson Engine::report_of(const ReplayDifference& d, const CheckRun& replaye
   report["model"] = options_.model_path;
   report["dtype"] = dtype_name(dtype());
   const DeviceInfo& info = platform_.device->info();
-  report["device"] = {{"kind", device_kind_name(info.kind)}, {"isa", info.isa}, {"ranks", info.threads}};
+  report["device"] = {
+      {"kind", device_kind_name(info.kind)}, {"isa", info.isa}, {"order", info.order}, {"ranks", info.threads}};
   report["graph"] = {{"mode", graph_mode_name(runners_[replayed.phase]->mode())},
                      {"passes", fmt::format("{}", fmt::join(options_.graph.pipeline.passes.enable, ","))}};
   report["sequences"] = items_json(items);

@@ -16,6 +16,7 @@
 
 #include "backends/cpu/isa.h"
 #include "backends/cpu/thread_pool.h"
+#include "backends/sum_order.h"
 #include "base/elapsed.h"
 #include "base/spin.h"
 #include "measurement/peak_loops.h"
@@ -201,6 +202,7 @@ Machine describe_machine() {
   m.cpu = cpu_name();
   for (cpu::Isa isa : cpu::supported_isas()) m.isa.emplace_back(cpu::isa_name(isa));
   if (const auto used = cpu::parse_isa("auto"); used.is_ok()) m.isa_used = cpu::isa_name(*used);
+  m.order = sum_order_name(DeviceKind::Cpu, m.isa_used);
   m.devices = {"cpu"};
   const int allowed = static_cast<int>(cpu::ThreadPool::allowed_processors().size());
   const double granted = granted_processors();
@@ -261,6 +263,7 @@ OrderedJson machine_json(const Machine& machine, const MachineSpeed& speed) {
   OrderedJson j;
   j["cpu"] = machine.cpu;
   j["isa"] = machine.isa;
+  j["order"] = machine.order;
   j["threads"] = machine.threads;
   j["read_GBps_1"] = rounded(speed.read_GBps_1);
   j["read_GBps_all"] = rounded(speed.read_GBps_all);

@@ -18,6 +18,7 @@ struct Machine {
   std::string cpu;
   std::vector<std::string> isa;  // values of --isa that work here
   std::string isa_used;          // what "auto" is of them
+  std::string order;             // its order of sums (backends/sum_order.h)
   int threads = 1;               // cores this process may use: affinity and control group
   std::vector<std::string> devices;
   std::vector<std::string> warnings;

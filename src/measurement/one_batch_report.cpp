@@ -98,7 +98,7 @@ OrderedJson limits_json(Machine machine, const MachineSpeed& before, const Machi
   OrderedJson j = machine_json(machine, between(before, after));
   for (const auto& [name, speed] : {std::pair{"before", before}, std::pair{"after", after}}) {
     OrderedJson one = machine_json({}, speed);
-    for (const char* key : {"cpu", "isa", "threads", "devices", "warnings"}) one.erase(key);
+    for (const char* key : {"cpu", "isa", "order", "threads", "devices", "warnings"}) one.erase(key);
     j[name] = std::move(one);
   }
   return j;

@@ -78,6 +78,7 @@ class Maker {
     }
     if (op == "linear_add")
       return {linear(op, "attention output", h, m_.heads * m_.head_size, true), linear(op, "mlp output", h, f, true)};
+    if (op == "linear_silu_mul") return {linear(op, "gate and up", 2 * f, h, false)};
     if (op == "lm_head_argmax") return {{op, m_.name, "", t(), {rows(h), matrix(m_.vocabulary, h)}, {}}};
     if (op == "lm_head_argmax_blocks")
       return {{op,

@@ -54,6 +54,8 @@ struct KernelEntry {
   std::function<Result<size_t>(const OpCall& call, const LiveSizes& bound, int threads)> workspace;
   // Kernels of the device that a launch of the call starts, one behind the other, at its smallest sizes. Empty: one.
   std::function<Result<int>(const OpCall& call)> starts;
+  // Of a kernel that may leave a call's product to a vendor's library (Device::product_ways()): that product.
+  std::function<LibraryProduct(const OpCall& call)> library;
   std::array<OpaqueKernel, 2> part{};
   // Layouts accepted for a parameter that is the op's Weight or Table, best first; empty: row_major.
   std::vector<std::string> param_layouts;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "see/decisions.h"
+#include "see/product_report.h"
 #include "see/queue_table.h"
 #include "see/stream_report.h"
 
@@ -160,6 +161,7 @@ OrderedJson explain_json(engine::Engine& e, const PhaseView& v) {
   j["drafts"] = drafts_json(e);
   if (const auto queues = queue_table(e)) j["queues"] = queue_json(*queues);
   if (const auto streams = stream_report(v.model())) j["streams"] = stream_json(*streams);
+  if (const auto products = product_report(v.model())) j["products"] = product_json(*products);
   if (const auto share = contents_of_rank(e, v.model())) j["rank"] = contents_json(*share);
   return j;
 }

@@ -193,8 +193,11 @@ OrderedJson dump_json(engine::Engine& e, const PhaseView& v) {
   j["graph"] = m.graph().name();
   j["phase"] = v.phase;
   j["model"] = e.options().model_path;
-  j["device"] = {
-      {"kind", device_kind_name(device.kind)}, {"name", device.name}, {"isa", device.isa}, {"ranks", device.threads}};
+  j["device"] = {{"kind", device_kind_name(device.kind)},
+                 {"name", device.name},
+                 {"isa", device.isa},
+                 {"order", device.order},
+                 {"ranks", device.threads}};
   j["mode"] = phase_mode(v.runner);
   j["size"] = v.runner->largest();
   j["sizes"] = v.runner->sizes();

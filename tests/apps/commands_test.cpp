@@ -264,8 +264,9 @@ TEST(Chat, AConversationThroughAPipe) {
 
 TEST(Doctor, JsonOfTheContract) {
   const OrderedJson j = json_of(run_binary("doctor --json"));
-  EXPECT_EQ(keys_of(j), (Words{"cpu", "isa", "threads", "read_GBps_1", "read_GBps_all", "fp32_gflops", "bf16_gflops",
-                               "int8_gops", "barrier_ns", "devices", "warnings"}));
+  EXPECT_EQ(keys_of(j), (Words{"cpu", "isa", "order", "threads", "read_GBps_1", "read_GBps_all", "fp32_gflops",
+                               "bf16_gflops", "int8_gops", "barrier_ns", "devices", "warnings"}));
+  EXPECT_FALSE(j["order"].get<std::string>().empty());
   EXPECT_GT(j["read_GBps_all"], 0);
   EXPECT_GT(j["fp32_gflops"], 0);
   EXPECT_EQ(j["isa"][0], "baseline");

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
 #include <set>
 
+#include "backends/cpu/cpu_device.h"
+#include "backends/cuda/chip_remarks.h"
 #include "backends/op_runner.h"
 
 namespace reprise::cpu::sum_order_test {
@@ -66,6 +69,34 @@ TEST(SumOrder, EveryOpOfTheCpuThatAddsUpIsDescribed) {
   }
   for (const std::string& op : without) EXPECT_TRUE(kWithoutSums.contains(op)) << op;
   for (const std::string& op : with) EXPECT_FALSE(kWithoutSums.contains(op)) << op;
+}
+
+TEST(SumOrderName, DiffersWhereSumsMay) {
+  EXPECT_EQ(sum_order_name(DeviceKind::Cuda, "sm_90"), "sm90/tc16/page128");
+  EXPECT_EQ(sum_order_name(DeviceKind::Cuda, "sm_100"), "sm100/tc16/page128");
+  EXPECT_EQ(sum_order_name(DeviceKind::Null, "none"), "");
+  EXPECT_EQ(sum_order_name(DeviceKind::Cpu, "no such set"), "");
+  DeviceInfo device;
+  device.kind = DeviceKind::Cpu;
+  std::map<std::string, std::string> products;  // by the name of the order
+  for (const Isa isa : built_isas()) {
+    device.isa = isa_name(isa);
+    const std::string name = sum_order_name(DeviceKind::Cpu, device.isa);
+    EXPECT_FALSE(name.empty()) << device.isa;
+    // One name, one description.
+    const auto known = products.emplace(name, sum_order(device, "linear", DType::BF16));
+    EXPECT_EQ(known.first->second, sum_order(device, "linear", DType::BF16)) << device.isa;
+    EXPECT_EQ(name.starts_with("amx32x2"), has_tiles(isa)) << device.isa;
+  }
+  const auto cpu = make_cpu_device({.threads = 1, .isa = parse_isa("auto").value()});
+  ASSERT_TRUE(cpu.is_ok());
+  EXPECT_EQ((*cpu)->info().order, sum_order_name(DeviceKind::Cpu, (*cpu)->info().isa));
+}
+
+TEST(ChipRemarks, DataCentreBlackwellIsSlowWithInt8) {
+  for (const int architecture : {80, 86, 89, 90, 120}) EXPECT_TRUE(cuda::int8_remark(architecture).empty());
+  for (const int architecture : {100, 103})
+    EXPECT_NE(cuda::int8_remark(architecture).find("int8"), std::string_view::npos) << architecture;
 }
 
 class SumOrderTest : public testing::TestWithParam<Isa> {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "backends/cpu/isa.h"
+#include "backends/null/null_device.h"
 #include "base/file.h"
 #include "engine/make_program.h"
 #include "graph/text.h"
@@ -218,6 +219,17 @@ TEST_F(PlanCacheTest, EverythingThatMattersIsInTheKey) {
   p.ops->add("extra(Tensor x) -> Tensor", p.ops->find("silu_mul")->infer, "of an extension");
   b.add(p);
   EXPECT_NE(a.key(), b.key());
+  // Devices that add up in another order, and are alike else.
+  KeyBuilder plain, ordered, again;
+  for (auto [builder, order] :
+       {std::pair{&plain, "sm90/tc16/page128"}, {&ordered, "sm100/tc16/page128"}, {&again, "sm90/tc16/page128"}}) {
+    null::NullDeviceOptions o;
+    o.order = order;
+    p.device = null::make_null_device(o);
+    builder->add(p);
+  }
+  EXPECT_NE(plain.key(), ordered.key());
+  EXPECT_EQ(plain.key(), again.key());
   EXPECT_NE(KeyBuilder::build_identity().find('='), std::string::npos);
 }
 

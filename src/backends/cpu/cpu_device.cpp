@@ -10,6 +10,7 @@
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/thread_pool.h"
 #include "backends/shared_pool.h"
+#include "backends/sum_order.h"
 #include "device/pool_ledger.h"
 #include "device/recorded_order.h"
 #include "device/trace.h"
@@ -408,6 +409,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options)
   DeviceInfo info;
   info.kind = DeviceKind::Cpu;
   info.isa = std::string(isa_name(options.isa));
+  info.order = sum_order_name(info.kind, info.isa);
   info.threads = threads;
   info.live_sizes = options.live_sizes;
   info.bf16_dots = has_fast_bf16(options.isa);

@@ -90,6 +90,15 @@ constexpr Isa without_block_tiles(Isa isa) {
   return isa == Isa::AmxBlocks ? Isa::Amx : isa == Isa::AmxBlocksEmulated ? Isa::AmxEmulated : isa;
 }
 
+// Whether a multiply-add is one instruction with one rounding.
+constexpr bool has_fused_multiply_add(Isa isa) {
+#if defined(__aarch64__)
+  return true;
+#else
+  return isa != Isa::Baseline;
+#endif
+}
+
 // Why the set `amx` is not offered here, for `reprise doctor`; empty where it is, or where the processor has no AMX.
 std::string why_no_amx();
 

@@ -1,9 +1,8 @@
 // Blas: matrix products of NVIDIA's cuBLASLt that give the bits of our own kernel.
 //
-// The library is opened at run time where it is installed; nothing is linked. Each product's sizes get one algorithm,
-// found once and kept: among those that the library proposes, that split no sum and need no workspace, one whose
-// results on three sets of numbers equal our own kernel's bit for bit (kernels/library.cu). A device owns it;
-// used by the thread that launches.
+// The library is opened at run time where it is installed; nothing is linked. Which products it computes, and by which
+// algorithm, its ProductChoices know (product_choices.h); the trials are in kernels/library.cu. A device owns it; used
+// by the thread that launches.
 #pragma once
 
 #include <map>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "backends/cuda/kernels/product.h"
+#include "backends/cuda/product_trials.h"
 
 struct CUstream_st;
 
@@ -20,42 +20,29 @@ namespace reprise::cuda {
 
 class Blas {
  public:
-  // Null where the library is absent; `notes` says which it is, or why it is not used.
-  static std::unique_ptr<Blas> open(std::vector<std::string>& notes);
+  // For a GPU of this architecture ("sm_90") with so many multiprocessors. Null where the library is absent; `notes`
+  // says which it is, or why it is not used.
+  static std::unique_ptr<Blas> open(const std::string& isa, int multiprocessors, std::vector<std::string>& notes);
   ~Blas();
 
-  // One way of computing products of these sizes.
-  struct Way;
-  using Key = std::tuple<Number, Number, int64_t, int64_t, int64_t>;  // in, out, tokens, depth, columns
-  static Key key(const Product& p) { return {p.in, p.out, p.tokens, p.depth, p.columns}; }
+  ProductChoices& choices() { return *choices_; }
 
-  // What was chosen: null inside where no way gives our bits. Nothing: not asked yet.
-  struct Choice {
-    std::shared_ptr<Way> way;
-  };
-  const Choice* chosen(const Product& p) const;
-  void choose(const Product& p, std::shared_ptr<Way> way);
-
-  // Whether an algorithm gives our own kernel's bits with weights of a shape; kept for all numbers of tokens.
-  enum class Proof : uint8_t { None, Ours, Other };
-  Proof& proof(const Product& p, const Way& way);
-
-  // The way's algorithm for another number of tokens; null where the library has none.
-  std::shared_ptr<Way> same_way(const Way& way, const Product& p);
-
-  // Ways that split no sum and need no workspace, the library's favourite first.
-  std::vector<std::shared_ptr<Way>> ways(const Product& p);
+  // As ProductTrials has them.
+  std::vector<Algorithm> proposals(const Product& p);
+  bool takes(const Product& p, const Algorithm& algorithm);
   // False: the library refused.
-  bool run(const Way& way, const Product& p, CUstream_st* stream);
+  bool run(const Product& p, const Algorithm& algorithm, CUstream_st* stream);
 
  private:
   struct Library;
-  std::shared_ptr<Way> make_way(const Product& p) const;
-  explicit Blas(std::unique_ptr<Library> library);
+  struct Layouts;
+  using Key = std::tuple<Number, Number, int64_t, int64_t, int64_t>;  // in, out, tokens, depth, columns
+  const Layouts* layouts(const Product& p);
+  Blas(std::shared_ptr<Library> library, std::unique_ptr<ProductChoices> choices);
 
-  std::unique_ptr<Library> library_;
-  std::map<Key, Choice> choices_;
-  std::map<std::tuple<Number, Number, int64_t, int64_t, std::string>, Proof> proofs_;  // with the algorithm's bytes
+  std::shared_ptr<Library> library_;
+  std::map<Key, std::unique_ptr<Layouts>> layouts_;
+  std::unique_ptr<ProductChoices> choices_;
 };
 
 }  // namespace reprise::cuda

@@ -4,9 +4,12 @@
 #include <optional>
 
 #include "backends/cuda/blas.h"
+#include "backends/cuda/chip_remarks.h"
 #include "backends/cuda/cuda_graph.h"
+#include "backends/cuda/product_choices.h"
 #include "backends/cuda/runtime.h"
 #include "backends/shared_pool.h"
+#include "backends/sum_order.h"
 #include "device/aligned_pool.h"
 
 namespace reprise::cuda {
@@ -96,6 +99,7 @@ class CudaDevice final : public Device {
     if (!nccl.is_ok()) return {{"NCCL, for several GPUs", nccl.status()}};
     return {{fmt::format("NCCL {}, for several GPUs", (*nccl)->version()), Status::ok()}};
   }
+  ProductWays* product_ways() override { return blas_ ? &blas_->choices() : nullptr; }
   Result<std::unique_ptr<DeviceGraph>> capture(Stream& stream, const std::function<Status(Recorder&)>& body) override {
     return capture_graph(static_cast<CudaStream&>(stream), body);
   }
@@ -323,6 +327,7 @@ Result<CudaParts> make_cuda_device(const CudaOptions& options) {
   DeviceInfo info;
   info.kind = DeviceKind::Cuda;
   info.isa = fmt::format("sm_{}", architecture);
+  info.order = sum_order_name(info.kind, info.isa);
   info.name = fmt::format("{} ({})", p.name, info.isa);
   info.memory_bytes = p.totalGlobalMem;
   size_t total = 0;  // as above
@@ -336,7 +341,8 @@ Result<CudaParts> make_cuda_device(const CudaOptions& options) {
   // Kernels are loaded and products chosen while a launch is recorded. Links to other ranks may be made at a first run.
   info.records_cold = !parts.ranks;
   info.notes = lines_about(device, p);
-  std::unique_ptr<Blas> blas = Blas::open(info.notes);
+  if (const std::string_view remark = int8_remark(architecture); !remark.empty()) info.notes.emplace_back(remark);
+  std::unique_ptr<Blas> blas = Blas::open(info.isa, p.multiProcessorCount, info.notes);
   cudaStream_t zeroing = nullptr;
   RETURN_IF_ERROR(check(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "make a stream"));
   const LaunchLimits limits{p.multiProcessorCount, p.sharedMemPerBlockOptin};

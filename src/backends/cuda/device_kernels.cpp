@@ -15,6 +15,7 @@ const KernelTable& device_kernels() {
     fill_norm(t);
     fill_rotation(t);
     fill_linear(t);
+    fill_linear_silu_mul(t);
     fill_attention(t);
     fill_quantise(t);
     fill_linear_w8a8(t);

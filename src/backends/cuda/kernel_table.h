@@ -31,6 +31,8 @@ struct KernelTable {
   CudaKernel position_scale = nullptr, rope_table = nullptr, rope_table_axes = nullptr, row_write = nullptr;
   // linear.h; `wide`: fp32 results
   PerType linear, linear_wide, linear_add, lm_head_argmax, argmax;
+  // linear_silu_mul.h; not of f32
+  PerType linear_silu_mul;
   // attention.h
   PerType attention, attention_i8;
   // quantise.h
@@ -84,6 +86,7 @@ void fill_draw_parts(KernelTable& table);
 void fill_norm(KernelTable& table);
 void fill_rotation(KernelTable& table);
 void fill_linear(KernelTable& table);
+void fill_linear_silu_mul(KernelTable& table);
 void fill_attention(KernelTable& table);
 void fill_quantise(KernelTable& table);
 void fill_linear_w8a8(KernelTable& table);

@@ -51,6 +51,7 @@ void Entries::add(std::string_view op, std::optional<EntryTypes> types, CudaKern
                             .accepts = extras.accepts,
                             .bind = extras.bind,
                             .scratch = extras.scratch});
+  e.library = extras.library;
   e.part[0] = opaque(kernel);
   kernels_.add(std::move(e));
 }

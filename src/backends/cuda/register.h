@@ -36,6 +36,7 @@ struct Extras {
   Scratch scratch{};
   std::function<void(const OpCall&, LaunchArgs&)> bind{};  // behind OpArgs::bind
   bool f32_scratch = true;                                 // false: only kernels of two bytes a number need it
+  std::function<LibraryProduct(const OpCall&)> library{};  // KernelEntry::library
 };
 
 // Adds entries "cuda.OP.TYPES" ("cuda.OP" where one kernel serves every dtype), row-major parameters. Nothing is added

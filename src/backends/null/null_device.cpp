@@ -233,6 +233,7 @@ class NullDevice final : public Device {
     info_.kind = options.kind;
     info_.name = options.name;
     info_.isa = "none";
+    info_.order = options.order;
     info_.host_visible = options.host_visible;
     info_.asynchronous = options.deferred;
     info_.index_dtype = options.index_dtype;
@@ -246,6 +247,7 @@ class NullDevice final : public Device {
   MemoryPool& shared_pool() override { return shared_ ? static_cast<MemoryPool&>(*shared_) : pool_; }
   MemoryPool* between_ranks() override { return between_ ? &*between_ : nullptr; }
   MemoryPool& host_pool() override { return options_.host_visible ? pool_ : host_pool_; }
+  ProductWays* product_ways() override { return options_.product_ways.get(); }
   Result<std::unique_ptr<Stream>> make_stream() override {
     return std::unique_ptr<Stream>(std::make_unique<NullStream>(options_));
   }

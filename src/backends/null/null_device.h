@@ -31,12 +31,15 @@ struct NullDeviceOptions {
   DType index_dtype = DType::I32;
   DeviceKind kind = DeviceKind::Null;  // of which device it takes the place
   std::string name = "null";
+  std::string order = "";  // DeviceInfo::order
   bool free_patches = true;
   const ranks::Region* between_ranks = nullptr;  // memory of Device::between_ranks()
   // The seat in a world of several ranks: what they exchange and stage lies in the memory of all.
   std::shared_ptr<ranks::Member> member = nullptr;
   // Round numbers, so that plans have prefetches.
   ReadAhead read_ahead{"", 1e6, 3e6, 3, 10, 3, 1, size_t{64} << 20};
+  // What Device::product_ways() gives, of a device whose kernels may leave products to a library.
+  std::shared_ptr<ProductWays> product_ways = nullptr;
   // How a part is called; empty: as the NullKernel that it is.
   std::function<Status(OpaqueKernel part, const LaunchArgs& args, const LiveSizes& live)> call = {};
 };

@@ -22,6 +22,14 @@ Tensor gate_times_up(Tensor gate_up) {
 
 void add_float_ops(FusedOps& ops) {
   const DType t = DType::BF16;
+  const FusedExample gated{
+      example_symbols(), {rows_of(t, kInner), matrix(t, 2 * kWidth, kInner)}, {{"shard", std::string("column")}}};
+  ops.add({"linear_silu_mul(Tensor x, Weight weight, *, str shard = none) -> Tensor : device_form",
+           "[T, K], [2 F, K] -> [T, F]: silu_mul of linear(x, weight), rounded wherever these round",
+           [](std::span<const Tensor> in, const Attrs& at) -> std::vector<Tensor> {
+             return {gate_times_up(in[0].tracer()->call("linear", {in[0], in[1]}, {{"shard", at.text("shard")}})[0])};
+           },
+           {gated}});
   const FusedExample norm{
       example_symbols(), {rows_of(t, kWidth), rows_of(t, kWidth), {t, {Dim(kWidth)}}}, {{"eps", kEps}}};
   FusedExample norm_biased = norm;

@@ -35,6 +35,7 @@ void LinearArgs::fill(const OpCall& c) {
   out_type = c.out[0].dtype;
 }
 void LinearAddArgs::fill(const OpCall& c) { shape = shape_of(c.in[0], c.in[1]); }
+void LinearSiluMulArgs::fill(const OpCall& c) { shape = shape_of(c.in[0], c.in[1]); }
 void LmHeadArgs::fill(const OpCall& c) { shape = shape_of(c.in[0], c.in[1]); }
 void LinearBlocksArgs::fill(const OpCall& c) { fill_packed(c, *this); }
 void LmHeadBlocksArgs::fill(const OpCall& c) { fill_packed(c, *this); }
@@ -90,6 +91,7 @@ std::span<const OpArgs> product_args() {
   static const OpArgs rows[] = {
       op_row("linear", &LinearArgs::out, &LinearArgs::x, &LinearArgs::out),
       op_row("linear_add", &LinearAddArgs::out, &LinearAddArgs::x),
+      op_row("linear_silu_mul", &LinearSiluMulArgs::out, &LinearSiluMulArgs::x),
       op_row("lm_head_argmax", &LmHeadArgs::out, &LmHeadArgs::x),
       op_row("linear_blocks", &LinearBlocksArgs::out, &LinearBlocksArgs::x, &LinearBlocksArgs::out),
       op_row("lm_head_argmax_blocks", &LmHeadBlocksArgs::out, &LmHeadBlocksArgs::x),

@@ -35,6 +35,15 @@ struct LinearAddArgs {
   void fill(const OpCall& call);
 };
 
+// shape.columns: of the weight, gate rows and then up rows; a row of the result has half as many numbers.
+struct LinearSiluMulArgs {
+  In x, weight;
+  Out out;
+  ProductShape shape;
+
+  void fill(const OpCall& call);
+};
+
 struct LmHeadArgs {
   In x, weight;
   Out out;

@@ -62,17 +62,13 @@ class Aside {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// Up to so many tokens the library's ways are timed beside our own kernel; with more, its favourite is taken.
-constexpr int64_t kTimedTokens = 128;
-// A way is proved with so many tokens, or fewer where many columns would take more memory than this.
+// An algorithm is proved with so many tokens, or fewer where many columns would take more memory than this.
 constexpr int64_t kProvedTokens = 256;
 constexpr int64_t kProvedBytes = int64_t{64} << 20;
 constexpr int kNoiseSets = 3;
 
-enum class Equal { Yes, No, Unknown };  // unknown: the GPU or the library could not do it at the moment
-
 // Memory, events and a stream of one choice.
-struct Trial {
+struct Bench {
   void* mine = nullptr;
   void* theirs = nullptr;
   uint16_t* x = nullptr;
@@ -83,7 +79,7 @@ struct Trial {
   Product product;
   size_t bytes;
 
-  explicit Trial(const Product& p) : product(p), bytes(0) {
+  explicit Bench(const Product& p) : product(p), bytes(0) {
     const int64_t row = p.columns * (p.out == Number::F32 || p.out == Number::I32 ? 4 : 2);
     product.tokens = greater(smaller(kProvedTokens, kProvedBytes / row / 16 * 16), smaller(p.tokens, kTimedTokens));
     bytes = static_cast<size_t>(product.tokens * row);
@@ -95,8 +91,8 @@ struct Trial {
     product.x = x;
     product.y = theirs;
   }
-  Trial(const Trial&) = delete;
-  ~Trial() {
+  Bench(const Bench&) = delete;
+  ~Bench() {
     if (stream) (void)cudaStreamDestroy(stream);
     for (void* p : {mine, theirs, static_cast<void*>(x), static_cast<void*>(differing)}) (void)cudaFree(p);
     if (begin) (void)cudaEventDestroy(begin);
@@ -113,107 +109,115 @@ void make_noise(int set, uint16_t* x, int64_t n, DeviceLaunch& launch) {
   if (set == 2) launch.run(blocks, 256, 0, Noise<E, kWide>{x, n});
 }
 
-void make_noise(int set, const Trial& trial, DeviceLaunch& launch) {
-  const Product& p = trial.product;
+void make_noise(int set, const Bench& bench) {
+  const Product& p = bench.product;
+  DeviceLaunch launch(bench.stream, nullptr);
   // Any bytes are int8.
   const int64_t n = p.tokens * p.depth / (p.in == Number::I8 ? 2 : 1);
-  p.in == Number::F16 ? make_noise<F16>(set, trial.x, n, launch) : make_noise<BF16>(set, trial.x, n, launch);
+  p.in == Number::F16 ? make_noise<F16>(set, bench.x, n, launch) : make_noise<BF16>(set, bench.x, n, launch);
 }
 
-// Whether the way gives our own kernel's bits of the weights at hand and a set of noise.
-Equal gives_our_bits(Blas& blas, const Blas::Way& way, int set, const Trial& trial) {
-  const Product& p = trial.product;
-  DeviceLaunch launch(trial.stream, nullptr);
-  make_noise(set, trial, launch);
-  own_product(p, trial.mine, trial.stream);
-  unsigned long long differing = 1;
-  if (cudaMemsetAsync(trial.theirs, 0xff, trial.bytes, trial.stream) != cudaSuccess ||
-      !blas.run(way, p, trial.stream) ||
-      cudaMemsetAsync(trial.differing, 0, sizeof differing, trial.stream) != cudaSuccess)
-    return Equal::Unknown;
-  launch.run(256, Differing::kThreads, 0,
-             Differing{static_cast<const uint8_t*>(trial.theirs), static_cast<const uint8_t*>(trial.mine),
-                       trial.differing, static_cast<int64_t>(trial.bytes)});
-  if (cudaMemcpyAsync(&differing, trial.differing, sizeof differing, cudaMemcpyDeviceToHost, trial.stream) !=
-          cudaSuccess ||
-      cudaStreamSynchronize(trial.stream) != cudaSuccess)
-    return Equal::Unknown;
-  return differing == 0 ? Equal::Yes : Equal::No;
-}
+// The library and the GPU, for one product.
+class DeviceTrials final : public ProductTrials {
+ public:
+  explicit DeviceTrials(Blas& blas) : blas_(blas) {}
 
-// Milliseconds of two runs behind each other and a first one, which may load kernels; or a negative number.
-template <class Run>
-float time_of(const Trial& trial, const Run& run) {
-  if (!run()) return -1;
-  (void)cudaEventRecord(trial.begin, trial.stream);
-  const bool ran = run() && run();
-  (void)cudaEventRecord(trial.end, trial.stream);
-  float ms = 0;
-  const bool timed = ran && cudaStreamSynchronize(trial.stream) == cudaSuccess &&
-                     cudaEventElapsedTime(&ms, trial.begin, trial.end) == cudaSuccess;
-  return timed ? ms : -1;
-}
-
-// Keeps a way that gives our own kernel's bits on three sets of numbers: the library's favourite, or with few tokens
-// the fastest; none where our own is as fast. What is known of an algorithm and a shape of weights holds for any number
-// of tokens, so the library's favourites are proved once. False: it could not be found out now.
-bool choose_way(Blas& blas, const Product& p) {
-  std::optional<Trial> trial;  // not made where all is known
-  auto at_hand = [&]() -> const Trial& { return trial ? *trial : trial.emplace(p); };
-  const bool timed = p.tokens <= kTimedTokens;
-  Product now = p;  // as it is timed
-  std::shared_ptr<Blas::Way> best;
-  float best_ms = 0;
-  if (timed) {
-    if (!at_hand().ready) return false;
-    DeviceLaunch launch(trial->stream, nullptr);
-    make_noise(0, *trial, launch);  // times of zeros are not those of numbers
-    now.x = trial->x;
-    now.y = trial->theirs;
-    best_ms = time_of(*trial, [&] { return own_product(now, trial->mine, trial->stream), true; });
-    if (best_ms < 0) return false;
+  std::vector<Algorithm> proposals(const Product& p) override {
+    asked_ = true;
+    return blas_.proposals(p);
   }
-  for (const auto& way : blas.ways(p)) {
-    Blas::Proof& proof = blas.proof(p, *way);
-    if (proof == Blas::Proof::None) {
-      if (!at_hand().ready) return false;
-      const auto proved = blas.same_way(*way, trial->product);
-      Equal equal = proved ? Equal::Yes : Equal::Unknown;
-      for (int set = 0; set < kNoiseSets && equal == Equal::Yes; ++set)
-        equal = gives_our_bits(blas, *proved, set, *trial);
-      if (equal == Equal::Unknown) continue;
-      proof = equal == Equal::Yes ? Blas::Proof::Ours : Blas::Proof::Other;
-    }
-    if (proof != Blas::Proof::Ours) continue;
-    if (!timed) {
-      best = way;
-      break;
-    }
-    const float ms = time_of(*trial, [&] { return blas.run(*way, now, trial->stream); });
-    if (ms >= 0 && ms < best_ms) best = way, best_ms = ms;
+  bool takes(const Product& p, const Algorithm& algorithm) override {
+    asked_ = true;
+    return blas_.takes(p, algorithm);
   }
-  blas.choose(p, std::move(best));
-  return true;
-}
 
-// Sums so short, or so few, that another order would seldom show could pass for ours; and what is no multiple of
-// sixteen numbers the library computes in other ways. These stay with our own kernel.
-bool worth_asking(const Product& p) {
-  return p.depth >= 256 && p.depth % 16 == 0 && p.columns % 16 == 0 && p.tokens * p.columns >= 1 << 14;
-}
+  Bits compare(const Product& p, const Algorithm& algorithm) override {
+    if (!bench(p).ready) return Bits::NotNow;
+    Bits bits = Bits::Ours;
+    for (int set = 0; set < kNoiseSets && bits == Bits::Ours; ++set) bits = compare(algorithm, set);
+    return bits;
+  }
+
+  std::optional<float> own_us(const Product& p) override {
+    const Bench& b = bench(p);
+    if (!b.ready) return std::nullopt;
+    const Product now = as_timed(p);
+    return time_of([&] { return own_product(now, b.mine, b.stream), true; });
+  }
+  std::optional<float> us(const Product& p, const Algorithm& algorithm) override {
+    const Bench& b = bench(p);
+    if (!b.ready) return std::nullopt;
+    const Product now = as_timed(p);
+    return time_of([&] { return blas_.run(now, algorithm, b.stream); });
+  }
+
+  bool asked() const { return asked_; }
+
+ private:
+  const Bench& bench(const Product& p) {
+    asked_ = true;
+    return bench_ ? *bench_ : bench_.emplace(p);
+  }
+
+  // With the weights at hand and a set of noise.
+  Bits compare(const Algorithm& algorithm, int set) {
+    const Bench& b = *bench_;
+    const Product& p = b.product;
+    make_noise(set, b);
+    own_product(p, b.mine, b.stream);
+    unsigned long long differing = 1;
+    if (cudaMemsetAsync(b.theirs, 0xff, b.bytes, b.stream) != cudaSuccess || !blas_.run(p, algorithm, b.stream) ||
+        cudaMemsetAsync(b.differing, 0, sizeof differing, b.stream) != cudaSuccess)
+      return Bits::Refused;
+    DeviceLaunch launch(b.stream, nullptr);
+    launch.run(256, Differing::kThreads, 0,
+               Differing{static_cast<const uint8_t*>(b.theirs), static_cast<const uint8_t*>(b.mine), b.differing,
+                         static_cast<int64_t>(b.bytes)});
+    if (cudaMemcpyAsync(&differing, b.differing, sizeof differing, cudaMemcpyDeviceToHost, b.stream) != cudaSuccess ||
+        cudaStreamSynchronize(b.stream) != cudaSuccess)
+      return Bits::Refused;
+    return differing == 0 ? Bits::Ours : Bits::Other;
+  }
+
+  // Times of zeros are not those of numbers.
+  Product as_timed(const Product& p) {
+    make_noise(0, *bench_);
+    Product now = p;
+    now.x = bench_->x;
+    now.y = bench_->theirs;
+    return now;
+  }
+
+  // Microseconds of one of two runs behind each other and a first one, which may load kernels.
+  template <class Run>
+  std::optional<float> time_of(const Run& run) {
+    const Bench& b = *bench_;
+    if (!run()) return std::nullopt;
+    (void)cudaEventRecord(b.begin, b.stream);
+    const bool ran = run() && run();
+    (void)cudaEventRecord(b.end, b.stream);
+    float ms = 0;
+    const bool timed = ran && cudaStreamSynchronize(b.stream) == cudaSuccess &&
+                       cudaEventElapsedTime(&ms, b.begin, b.end) == cudaSuccess;
+    return timed ? std::optional<float>(ms * 500) : std::nullopt;
+  }
+
+  Blas& blas_;
+  bool asked_ = false;
+  std::optional<Bench> bench_;  // not made where all is known
+};
 
 }  // namespace
 
 bool library_product(Blas* blas, const Product& p, cudaStream_t stream) {
-  if (!worth_asking(p)) return false;
   const Aside aside;  // also of the product itself: the library may have to load a kernel for it
-  if (!blas->chosen(p)) {
-    const bool done = choose_way(*blas, p);
-    (void)cudaGetLastError();
-    if (!done) return false;  // our own kernel gives the same bits, and the next such product asks again
+  const Algorithm* algorithm = nullptr;
+  {
+    DeviceTrials trials(*blas);
+    algorithm = choose(blas->choices(), p, trials);
+    if (trials.asked()) (void)cudaGetLastError();  // what a trial could not do is no error of the launch
   }
-  const Blas::Choice* choice = blas->chosen(p);
-  return choice->way && blas->run(*choice->way, p, stream);
+  return algorithm && blas->run(p, *algorithm, stream);
 }
 
 }  // namespace reprise::cuda

@@ -44,6 +44,12 @@ struct SumOf<I8> {
   using Type = int32_t;
 };
 
+// Which rows of the weight are a tile's columns, as if these lay one after another. A column that does not exist is one
+// of the last again, as its sums are not kept.
+struct ColumnsInOrder {
+  static DEV int64_t at(int64_t column, int64_t columns) { return smaller(column, columns - 1); }
+};
+
 // Where the tokens of a product lie: at(i) is the row of x that is token i, or negative where there is none.
 struct RowsInOrder {
   DEV int64_t at(int64_t i) const { return i; }
@@ -51,7 +57,8 @@ struct RowsInOrder {
 
 // Sums of a block: kWarps * 8 rows of weights by kTokens tokens. Operands are taken as bytes: a tensor-core block is 32
 // of them, 16 numbers of bf16 or f16, 32 of int8.
-template <class E, int kTokens, int kWarps, int kStages, int kStageBytes = 128, class Rows = RowsInOrder>
+template <class E, int kTokens, int kWarps, int kStages, int kStageBytes = 128, class Rows = RowsInOrder,
+          class Columns = ColumnsInOrder>
 struct ProductTile {
   static constexpr int kPitch = kStageBytes + 16;  // of a row in shared memory: eight rows then lie in different banks
   using Sum = typename SumOf<E>::Type;
@@ -69,8 +76,8 @@ struct ProductTile {
 
   DEV int64_t row_bytes() const { return depth * static_cast<int64_t>(sizeof(typename E::Type)); }
 
-  // One thread's part of every stage: 16 bytes at one place of some rows, first of weights, then of tokens. A weight
-  // row that does not exist is the last one again, as its sums are not kept; a token that does not exist is zeros.
+  // One thread's part of every stage: 16 bytes at one place of some rows, first of weights, then of tokens. A token
+  // that does not exist is zeros.
   static constexpr int kChunks = kStageBytes / 16;
   static constexpr int kRowsAtOnce = kWarps * 32 / kChunks;
   static constexpr int kWeightParts = kColumns / kRowsAtOnce;
@@ -90,7 +97,7 @@ struct ProductTile {
     const int64_t bytes = row_bytes();
     const int row = lane.thread() / kChunks, chunk = lane.thread() % kChunks * 16;
     Feed f;
-    auto column = [&](int p) { return smaller<int64_t>(first_column + row + p * kRowsAtOnce, columns - 1); };
+    auto column = [&](int p) { return Columns::at(first_column + row + p * kRowsAtOnce, columns); };
     f.weights = weight + column(0) * bytes + chunk;
     UNROLL
     for (int p = 0; p < kWeightParts; ++p) f.weight_step[p] = static_cast<int>((column(p) - column(0)) * bytes);
@@ -460,9 +467,6 @@ struct LinearF32 {
     });
   }
 };
-
-// From this number of tokens on the vendor's library is asked first.
-constexpr int64_t kManyTokens = 17;
 
 struct ProductSizes {
   int64_t tokens, depth, columns;
