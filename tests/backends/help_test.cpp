@@ -26,8 +26,7 @@ struct InTurn {
         reinterpret_cast<CpuKernel>(part)(args, live, thread, threads);
         // Less one: who finds a share empty counts as well.
         const int next = backwards ? thread - 1 : thread + 1;
-        if (i == 0 && next >= 0 && next < threads)
-          parts_of_others += std::max(0, taken[static_cast<size_t>(next)].load() - 1);
+        if (next >= 0 && next < threads) parts_of_others += std::max(0, taken[static_cast<size_t>(next)].load() - 1);
       }
       for (const auto& of : taken) EXPECT_EQ(of.load(), 0) << entry.name;
     }

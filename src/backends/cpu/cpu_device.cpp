@@ -336,7 +336,7 @@ class CpuGraph final : public DeviceGraph {
   std::vector<CpuStep> steps_;
   std::vector<Stage> stages_;  // empty: one list
   std::vector<bool> patchable_;
-  std::vector<uint32_t> place_;  // of the launches in steps_; empty: as recorded
+  std::vector<uint32_t> place_;                    // of the launches in steps_; empty: as recorded
   std::unique_ptr<std::atomic<int32_t>[]> taken_;  // LaunchArgs::taken of all steps
   RecordedOrder order_;
   std::optional<LiveSizes> frozen_;

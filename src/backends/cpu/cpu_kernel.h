@@ -39,7 +39,7 @@ struct Launch {
   const LiveSizes& live;
   int thread, threads;
   void* workspace;
-  int64_t way;                         // LaunchArgs::way
+  int64_t way;                            // LaunchArgs::way
   std::atomic<int32_t>* taken = nullptr;  // LaunchArgs::taken, by thread
 
   [[gnu::always_inline]] int64_t size(Dim d) const { return d.value(live); }

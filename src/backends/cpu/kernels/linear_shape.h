@@ -59,7 +59,8 @@ struct LinearParts {
   LinearParts(int64_t rows, int64_t n, int thread, int threads)
       : share(linear_share(rows, n, thread, threads)),
         block(linear_row_block(share.rows.end - share.rows.begin)),
-        panels(share.columns.begin < share.columns.end ? (share.columns.end + 63) / 64 - share.columns.begin / 64 : 0) {}
+        panels(share.columns.begin < share.columns.end ? (share.columns.end + 63) / 64 - share.columns.begin / 64 : 0) {
+  }
   int64_t count() const {
     const int64_t rows = share.rows.end - share.rows.begin;
     return rows > 0 ? (rows + block - 1) / block * panels : 0;

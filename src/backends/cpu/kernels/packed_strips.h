@@ -11,8 +11,8 @@ namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
 // Rows up to which every tile unpacks for itself. Measured in turn on AMD Zen 4, floats of AVX-512 on Emerald Rapids,
-// which has no fast dot product of bf16, and those of AVX2 on AMD Zen 3; other processors, ARM among them, have the same
-// numbers unmeasured.
+// which has no fast dot product of bf16, and those of AVX2 on AMD Zen 3; other processors, ARM among them, have the
+// same numbers unmeasured.
 template <class W, class P>
 constexpr int64_t few_sum_rows() {
   if (W::kItems < kUnitK) return P::kBlockK < kUnitK ? 12 : 36;

@@ -57,8 +57,8 @@ inline IReg ireg_splat(uint32_t x) { return _mm256_set1_epi32(static_cast<int>(x
 inline IReg even_bytes(IReg w) { return _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8); }
 inline IReg odd_bytes(IReg w) { return _mm256_srai_epi16(w, 8); }
 inline void dot(IReg& sum, IReg x, IReg w) { sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w)); }
-// The same for tall tiles, in assembly that stays in order: GCC 12 loads the words of all rows before it multiplies with
-// the first one, and keeps them in memory.
+// The same for tall tiles, in assembly that stays in order: GCC 12 loads the words of all rows before it multiplies
+// with the first one, and keeps them in memory.
 constexpr int kInOrder = 5;  // rows from which that is faster
 inline IReg splat_in_order(const uint32_t& x) {
   IReg word;
