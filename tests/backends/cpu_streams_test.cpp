@@ -212,5 +212,48 @@ TEST(CpuStreams, PatchesFindTheirLaunches) {
   EXPECT_EQ(first.begin, 2);
 }
 
+// Where a launch counts what is taken of its threads' shares, as its last thread saw it; threads meet at its end.
+struct Counts {
+  std::atomic<int32_t>* of = nullptr;
+  int left_over = 0;
+};
+void look(const LaunchArgs& args, const LiveSizes&, int thread, int threads) {
+  if (thread != threads - 1) return;
+  auto& counts = *static_cast<Counts*>(args.ptr[0]);
+  counts.of = args.taken;
+  for (int i = 0; args.taken && i < threads; ++i) counts.left_over += args.taken[i].load();
+}
+Thunk looks_at(Counts& counts) {
+  Thunk t;
+  t.part[0] = opaque(look);
+  t.args.ptr[0] = &counts;
+  return t;
+}
+
+TEST(CpuHelp, EveryLaunchOfSeveralThreadsHasCountsOfItsOwn) {
+  for (const int threads : {1, 3}) {
+    const Opened o = opened(threads);
+    ASSERT_TRUE(o.stream);
+    std::array<Counts, 4> seen;
+    ASSERT_TRUE(o.stream->launch(looks_at(seen[0])).is_ok());
+    PatchId patch{};
+    const auto graph = o.device->capture(*o.stream, [&](Recorder& r) -> Status {
+      RETURN_IF_ERROR(r.launch(looks_at(seen[1])));
+      ASSIGN_OR_RETURN(patch, r.launch_patchable(looks_at(seen[2])));
+      return Status::ok();
+    });
+    ASSERT_TRUE(graph.is_ok()) << graph.status().message();
+    ASSERT_TRUE((*graph)->replay(*o.stream, {}).is_ok());
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(seen[i].of != nullptr, threads > 1) << i;
+    if (threads > 1) EXPECT_GE(std::abs(seen[1].of - seen[2].of), threads);
+    // A patch brings arguments, and the launch keeps its counts.
+    const LaunchArgs patched = looks_at(seen[3]).args;
+    const Patch moved{.id = patch, .args = &patched};
+    ASSERT_TRUE((*graph)->replay(*o.stream, {&moved, 1}).is_ok());
+    EXPECT_EQ(seen[3].of, seen[2].of);
+    for (const Counts& counts : seen) EXPECT_EQ(counts.left_over, 0);
+  }
+}
+
 }  // namespace
 }  // namespace reprise::cpu::cpu_streams_test
