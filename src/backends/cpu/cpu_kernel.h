@@ -1,8 +1,9 @@
 // CpuKernel: the type behind Thunk::part on the CPU.
 //
 // A kernel is called by every thread of the pool with the same arguments; it computes its own share, products also what
-// is left of the shares of others (kernels/parts.h), and returns. It never forks, allocates, locks or calls the system. Parts of one thunk are separated by a pool barrier. Which thread
-// computes what may depend on the pool size; what is computed may not (the bits rule: docs/tour.md).
+// is left of the shares of others (kernels/parts.h), and returns. It never forks, allocates, locks or calls the system.
+// Parts of one thunk are separated by a pool barrier. Which thread computes what may depend on the pool size; what is
+// computed may not (the bits rule: docs/tour.md).
 //
 // Its body takes the struct of its op's launch arguments (ops/args) and a Launch, what it knows of its launch besides
 // them; REPRISE_KERNEL (kernels/define.h) makes the CpuKernel of it. Nothing can fail, so there is no Status.
