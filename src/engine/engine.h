@@ -10,7 +10,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,12 +23,14 @@
 #include "checkpoint/config.h"
 #include "checkpoint/quantisation.h"
 #include "engine/adapter_slots.h"
+#include "engine/engine_options.h"
 #include "engine/executor.h"
 #include "engine/expert_use.h"
 #include "engine/faults.h"
 #include "engine/flight.h"
 #include "engine/graph_options.h"
 #include "engine/learned.h"
+#include "engine/model_files.h"
 #include "engine/phases.h"
 #include "engine/programs.h"
 #include "engine/rank_draws.h"
@@ -40,84 +41,6 @@
 #include "ranks/member.h"
 
 namespace reprise::engine {
-
-enum class LoadFormat : uint8_t { Auto, Safetensors, Gguf, Dummy };
-Result<LoadFormat> parse_load_format(std::string_view name);
-
-// Whether rows are counted by the expert that they went to (engine/expert_use.h).
-enum class CountExperts : uint8_t { Off, WhereFree, On };  // WhereFree: where the host sees the device's memory
-
-// Hidden states that a model keeps in its pages for a head that drafts from them (models/draft_head.h).
-enum class KeptRows : uint8_t {
-  None,
-  Last,    // what its own head reads
-  Layers,  // the inputs of three layers, or of those that `kept_layers` names
-};
-
-class Engine;
-
-// For an engine that shares the device, and has a page for each page of this one.
-struct Beside {
-  size_t bytes = 0;       // weights and activations
-  size_t page_bytes = 0;  // of its KV pool
-};
-
-struct EngineOptions {
-  std::string model_path;         // GGUF file, or folder with config.json
-  std::string mmproj_path;        // GGUF file of the vision tower beside that of the model; empty: there is none
-  std::optional<DType> dtype;     // nullopt = auto: usual_dtype() of memory_rules.h
-  std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype; I8: a scale per row
-  LoadFormat load_format = LoadFormat::Auto;
-  checkpoint::Quantization quantization = checkpoint::Quantization::Auto;  // afterwards: what the weights are
-  bool int8_activations = false;       // of weights in blocks: QuantPlan::int8_activations
-  int64_t context_length = 0;          // 0: the model's
-  int64_t max_running_requests = 0;    // 0: by the device's memory (memory_rules.h); so the next one
-  int64_t chunked_prefill_size = 0;    // most tokens of one step
-  int64_t max_total_tokens = 0;        // KV capacity in tokens; 0: from memory
-  double mem_fraction_static = 0;      // of the device's memory, for weights and KV together; 0: by rule
-  double memory_share = 1;             // of the device's memory, which other engines use as well
-  Beside beside;                       // what a second model on the device takes of that share
-  uint64_t random_seed = 0;            // of dummy weights
-  std::vector<std::string> overrides;  // "key=value" into config.json
-  // What the model gives in place of tokens; nullopt: as its files say. None: it generates, against what they say.
-  std::optional<checkpoint::PoolKind> pooling = std::nullopt;
-  // Families besides those of models/list.h, of which the first fits that has the checkpoint's architecture.
-  std::vector<const models::ModelSpec*> families;
-  std::string weight_cache;  // folder of packed weights; empty: none are kept
-  GraphOptions graph;
-  CountExperts count_experts = CountExperts::Off;
-  bool progress = false;  // bars on standard error
-  KeptRows kept_rows = KeptRows::None;
-  std::vector<int64_t> kept_layers = {};
-  // Drafts that one sequence may have in a step. A model with states has that much more in each of them, and none
-  // without; the others may have any number.
-  int64_t most_drafts = 0;
-  // The layer behind the checkpoint's last one that predicts a further token, in place of the model.
-  bool prediction = false;
-  bool prediction_beside = false;  // another engine is that layer, and drafts for this one
-  // Graphs are captured by set_draft() of the engine that this one drafts for: where the device has little room for
-  // graphs, that one comes first. No step runs before.
-  bool captures_later = false;
-  // Steps that may be in the device's queue behind the one that runs, where it computes by itself.
-  int64_t steps_ahead = 1;
-  // The head that drafts for this model: where its checkpoint says that it has the model's embedding and logits' head,
-  // it lends them. On the same device; it outlives the model.
-  const Engine* lender = nullptr;
-  // The checkpoint whose embedding and head an EAGLE head reads; empty: it has its own.
-  std::string borrows_from = {};
-  // The seat in a world of several ranks, which the device of the platform has too; null: the model is on one device.
-  std::shared_ptr<ranks::Member> member = nullptr;
-  bool reduce_over_ranks = false;  // RankShare::reduce: less is exchanged, and bits are those of so many ranks
-  int64_t ep_size = 1;             // over so many parts of that world whole experts are shared out
-  // Over so many parts of it sequences are shared out: each has a cache of its own (StepItem::part).
-  int64_t sequence_parts = 1;
-  // Rows are sent to the ranks of their experts, where the device was made for that and the shapes allow it.
-  bool dispatch = false;
-  // LoRA adapters that may be loaded at once (engine/adapter_slots.h), and the rank that each may have; 0: none, and
-  // the graphs are those of the model alone.
-  int64_t max_loras = 0;
-  int64_t max_lora_rank = 16;
-};
 
 struct MemoryReport {
   size_t weight_bytes = 0;
@@ -169,9 +92,9 @@ class Engine final : public Executor {
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options, Platform platform);
   ~Engine() override;
 
-  const checkpoint::ModelConfigFields& config() const { return config_.fields; }
+  const checkpoint::ModelConfigFields& config() const { return files_.config.fields; }
   // The opened checkpoint (tokenizer metadata of a GGUF); null with dummy weights.
-  const checkpoint::Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  const checkpoint::Checkpoint* checkpoint() const { return files_.checkpoint ? &*files_.checkpoint : nullptr; }
   const EngineOptions& options() const { return options_; }  // with the effective values filled in
   Device& device() { return *platform_.device; }
   StreamStats stream_stats() const { return stream_->stats(); }  // of all steps so far
@@ -224,10 +147,11 @@ class Engine final : public Executor {
   Result<std::shared_ptr<const models::ImageRows>> image_rows(const ImageInput& image) { return tower_->rows(image); }
   const Tower* tower() const { return tower_.get(); }  // null: the model reads no images
 
-  const checkpoint::PoolingFields& pooling() const { return config_.pooling; }
+  const checkpoint::PoolingFields& pooling() const { return files_.config.pooling; }
   int64_t pooled_size() const override { return pooled_size_; }
   bool whole_prompts() const override {
-    return models::encodes(*model_, config_.fields) || config_.pooling.kind == checkpoint::PoolKind::Mean;
+    return models::encodes(*files_.spec, files_.config.fields) ||
+           files_.config.pooling.kind == checkpoint::PoolKind::Mean;
   }
   bool has_greedy_steps() const override { return pooled_size_ == 0; }
   // What drafts for another model drafts alike on one rank and on several: where the device draws, or not at all.
@@ -238,7 +162,7 @@ class Engine final : public Executor {
   int64_t edit_words() const override { return stages_[0].edit_words(); }
   bool overlaps() const override;
   // States alternate between slots, one more than steps in flight, of which there are few.
-  int64_t max_in_flight() const override { return has_states() ? 2 : static_cast<int64_t>(flights_.size()); }
+  int64_t max_in_flight() const override { return has_states() ? 2 : static_cast<int64_t>(flights_.most()); }
   int64_t max_verify_rows() const override;
   std::string verify_refusal() const override;
   int64_t max_drafts() const override;
@@ -256,7 +180,7 @@ class Engine final : public Executor {
   // Whether it is a head, which drafts from the rows that another engine keeps; its steps name them (StepItem::source).
   bool reads_source() const override { return step_.has_source(); }
   // The model's id for each token of a head that knows only some of the model's tokens. Empty: ids are the model's.
-  std::span<const int32_t> target_ids() const override { return target_ids_; }
+  std::span<const int32_t> target_ids() const override { return files_.target_ids; }
   // Its pool becomes as large as this one's, in tokens (EngineOptions::beside); a head reads this one's rows. Where its
   // graphs were left for later they are captured now.
   Status set_draft(std::unique_ptr<Engine> draft);
@@ -284,24 +208,12 @@ class Engine final : public Executor {
   Status open();
 
   // Opening, in engine.cpp.
-  Status check_options() const;
-  Status read_config();
-  Status read_pooling();
-  Status open_checkpoint();
-  Status find_prediction();
-  Status open_prediction();
-  Status open_trained_head();
   std::vector<void*> lent_params(std::span<const ParamPlan> params, const ProgramBuilder& builder);
-  Status choose_rows(models::TraceOptions& trace);
   Status set_source(const Engine& source);
   void* kept_rows() const;
-  Status choose_context();
   Status choose_numbers();
   void note_dtype();
   Status prepare(ProgramBuilder& builder, models::TraceOptions trace);
-  Status explain_head_size(const models::TraceOptions& trace, const Status& why) const;
-  Result<models::TraceOptions> other_dtypes(const ProgramBuilder& builder, const models::TraceOptions& trace,
-                                            bool any_dtype, bool any_kv_dtype, const Status& why) const;
   int usual_warmups() const;
   Status load(const ProgramBuilder& builder);
   int64_t scratch_pages(const ProgramBuilder& builder) const;
@@ -313,22 +225,15 @@ class Engine final : public Executor {
   Status compile(std::unique_ptr<ProgramBuilder> builder);
   Status capture(ProgramBuilder& builder);
   void choose_streams();
-  void learn_sizes_from(const std::string& file);
-  Status check_ranks() const;
-  Status check_expert_ranks() const;
-  Status check_sequence_ranks() const;
   Status choose_adapters();
   Result<std::vector<kv::KvPool>> ledgers(int64_t pages) const;
   bool front() const { return !options_.member || options_.member->world().front(); }
   std::unordered_map<std::string, void*> caches() const;
 
   // Steps in flight, in engine_flight.cpp.
-  Flight* step_before(const Flight& f);
   Status run_alone(Flight& f);
   Status launch_beside(Flight& f);
   Status feed_tokens(Flight& f);
-  Status ask_for_result(Flight& f);
-  Status accept_result(const Flight& f);
   void finish(Flight& f);
   void tell_no_times();
   Status enqueue_copy(kv::PageId from, kv::PageId to);
@@ -390,11 +295,8 @@ class Engine final : public Executor {
   void retire_here(size_t phase, int64_t size, bool fusion, const std::string& reason);
   Status recover_mismatch(const ReplayDifference& difference, const CheckRun& replayed,
                           std::span<const StepItem> items);
-  OrderedJson report_of(const ReplayDifference& difference, const CheckRun& replayed,
-                        std::span<const StepItem> items) const;
   Status follow_check(const ranks::StepMessage& message);
 
-  Status count_experts();
   Status count_gathered(const LiveSizes& live, StepOutput output);
 
   EngineOptions options_;
@@ -404,12 +306,8 @@ class Engine final : public Executor {
   const Engine* source_ = nullptr;   // of a head: whose rows it reads; until it is set, `no_source_` stands for them
   uint64_t bound_source_ = 0;        // generation of its pool that programs are bound to
   Buffer no_source_;
-  std::vector<int32_t> target_ids_;
-  const models::ModelSpec* model_ = nullptr;
-  models::ModelConfig config_;
+  ModelFiles files_;
   std::shared_ptr<const checkpoint::QuantPlan> quantisation_;
-  std::optional<checkpoint::Checkpoint> checkpoint_;
-  bool own_logits_head_ = false;    // of a head: "lm_head.weight" is not the model's
   std::vector<std::string> lends_;  // of its parameters, those that are rows of one tensor as it is stored
   ParamStore params_;
   models::StepSpec step_;
@@ -429,11 +327,8 @@ class Engine final : public Executor {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Tower> tower_;   // null: the model reads no images
   std::vector<StepStage> stages_;  // one per slot of the staging; a device that is not asynchronous has one slot
-  std::vector<Flight> flights_;    // max_in_flight() of them
-  // By ticket: those of a step outlive all that may be in flight behind it. On a follower by slot.
-  std::vector<StepMarks> marks_;
-  TensorView fed_tokens_;  // a follower's: what the step before gives, on the device
-  Ticket tickets_ = 0;     // the last one given out
+  Flights flights_;                // max_in_flight() of them
+  TensorView fed_tokens_;          // a follower's: what the step before gives, on the device
   std::vector<std::pair<kv::PageId, kv::PageId>> page_copies_;  // of pages, asked for since the last submit()
   double finished_us_ = 0;                                      // when the last step was known to be done
   bool told_no_times_ = false;                                  // that marks gave none
@@ -442,8 +337,6 @@ class Engine final : public Executor {
   StepOutputs outputs_;
   EngineCounters counters_;
   ExpertUse expert_use_;
-  // By program: where each layer's borders are.
-  std::map<const CompiledModel*, std::vector<const GraphOutput*>> expert_starts_;
   double device_s_ = 0;  // of the current step
   LoadTimes times_;
   size_t step_bytes_ = 0, expert_bytes_ = 0;

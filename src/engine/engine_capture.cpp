@@ -22,7 +22,7 @@ Status Engine::make_caches(const ProgramBuilder& builder) {
       adapters_.tell_by([this](const PreparedAdapter* a, int32_t slot) { return tell_adapter(a, slot); });
   }
   if (step_.has_source()) {
-    ASSIGN_OR_RETURN(no_source_, memory.allocate(static_cast<size_t>(model_->source_width(config_.fields)) *
+    ASSIGN_OR_RETURN(no_source_, memory.allocate(static_cast<size_t>(files_.spec->source_width(files_.config.fields)) *
                                                      kv::kPageTokens * size_of(*options_.dtype),
                                                  "rows of no model"));
   }
@@ -85,17 +85,16 @@ Status Engine::compile(std::unique_ptr<ProgramBuilder> made) {
   if (!platform_.device->info().asynchronous || step_.has_states() || options_.member ||
       options_.graph.verify_replay > 0)
     options_.steps_ahead = 1;
-  flights_ = std::vector<Flight>(static_cast<size_t>(1 + options_.steps_ahead));
-  marks_ = std::vector<StepMarks>(flights_.size() + 2);
+  flights_ = Flights(static_cast<size_t>(1 + options_.steps_ahead));
   builder.declare_inputs(staging_, caches());
-  RETURN_IF_ERROR(staging_.allocate(*platform_.device, static_cast<int>(flights_.size())));
+  RETURN_IF_ERROR(staging_.allocate(*platform_.device, static_cast<int>(flights_.most())));
   stages_ = std::vector<StepStage>(static_cast<size_t>(staging_.slots()));
   ASSIGN_OR_RETURN(arena_, memory.allocate(builder.arena_bytes(), "activations"));
   ASSIGN_OR_RETURN(exchange_, platform_.device->shared_pool().allocate(builder.exchange_bytes(), "exchange"));
   RETURN_IF_ERROR(make_rank_draws(builder));
   for (int slot = 0; slot < staging_.slots(); ++slot) {
     StepStage& stage = stages_[static_cast<size_t>(slot)];
-    RETURN_IF_ERROR(stage.attach(staging_, step_, config_.fields.vocab_size, platform_.device->info(), slot));
+    RETURN_IF_ERROR(stage.attach(staging_, step_, files_.config.fields.vocab_size, platform_.device->info(), slot));
   }
   if (!options_.captures_later) return capture(builder);
   uncaptured_ = std::move(made);
@@ -151,10 +150,7 @@ Status Engine::capture(ProgramBuilder& builder) {
       drafts_ = learned->drafts;
     }
   }
-  expert_use_.share_out(options_.ep_size);
-  for (const GraphOutput& o : runners_.front()->model().graph().outputs())
-    if (o.name.starts_with(kExpertStarts))
-      expert_use_.add_layer(o.name.substr(kExpertStarts.size()), o.value->type.shape[0].factor - 1);
+  expert_use_.open(runners_.front()->model().graph(), options_.ep_size);
   if (ProductWays* products = platform_.device->product_ways()) products->keep();
   if (options_.member) RETURN_IF_ERROR(options_.member->agree("captured sizes", sizes_text(runners_)));
   times_.capture_s = seconds_since(start);

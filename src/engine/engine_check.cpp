@@ -11,6 +11,32 @@ namespace reprise::engine {
 
 using ranks::StepMessage;
 
+namespace {
+
+// What is needed to see the difference again.
+OrderedJson report_of(const ReplayDifference& d, const CheckRun& replayed, std::span<const StepItem> items,
+                      const EngineOptions& options, const DeviceInfo& info, GraphMode mode) {
+  OrderedJson report;
+  report["what"] = d.what;
+  report["max_abs_diff"] = d.max_abs_diff;
+  report["elements"] = d.elements;
+  report["op"] = d.op;
+  report["node"] = d.node;
+  if (options.member) report["rank"] = d.rank;
+  report["phase"] = kPhases[replayed.phase].name;
+  report["size"] = replayed.size;
+  report["model"] = options.model_path;
+  report["dtype"] = dtype_name(*options.dtype);
+  report["device"] = {
+      {"kind", device_kind_name(info.kind)}, {"isa", info.isa}, {"order", info.order}, {"ranks", info.threads}};
+  report["graph"] = {{"mode", graph_mode_name(mode)},
+                     {"passes", fmt::format("{}", fmt::join(options.graph.pipeline.passes.enable, ","))}};
+  report["sequences"] = items_json(items);
+  return report;
+}
+
+}  // namespace
+
 Status Engine::check_here(const CheckRun& run, const LiveSizes& live, StepPlaces places) {
   CompiledModel& model = run.unfused ? check_->shadow(run.phase) : runners_[run.phase]->model(run.size);
   RETURN_IF_ERROR(model.run(live, *stream_, head_of(run.output)));
@@ -57,18 +83,7 @@ Result<std::optional<ReplayDifference>> Engine::compare_on_all(size_t phase, Ste
     return options_.member ? options_.member->lost() : found.status();
   }
   if (options_.member) RETURN_IF_ERROR(options_.member->await_followers());
-  std::optional<ReplayDifference> first;
-  std::vector<size_t> more;
-  for (size_t rank = 0; rank < found->size(); ++rank) {
-    if ((*found)[rank].empty()) continue;
-    if (first) {
-      more.push_back(rank);
-      continue;
-    }
-    ASSIGN_OR_RETURN(first, ReplayDifference::parse((*found)[rank], static_cast<int>(rank)));
-  }
-  if (!more.empty()) first->what += fmt::format("; rank {} differs too", fmt::join(more, ", "));
-  return first;
+  return ReplayDifference::first_of(*found);
 }
 
 void Engine::retire_here(size_t phase, int64_t size, bool fusion, const std::string& reason) {
@@ -120,34 +135,13 @@ Status Engine::end_check(const StepPlan& plan, size_t phase, std::span<const Ste
   return recover_mismatch(*difference, {.phase = phase, .size = plan.size, .output = output}, items);
 }
 
-OrderedJson Engine::report_of(const ReplayDifference& d, const CheckRun& replayed,
-                              std::span<const StepItem> items) const {
-  OrderedJson report;
-  report["what"] = d.what;
-  report["max_abs_diff"] = d.max_abs_diff;
-  report["elements"] = d.elements;
-  report["op"] = d.op;
-  report["node"] = d.node;
-  if (options_.member) report["rank"] = d.rank;
-  report["phase"] = kPhases[replayed.phase].name;
-  report["size"] = replayed.size;
-  report["step"] = counters_.steps + 1;
-  report["model"] = options_.model_path;
-  report["dtype"] = dtype_name(dtype());
-  const DeviceInfo& info = platform_.device->info();
-  report["device"] = {
-      {"kind", device_kind_name(info.kind)}, {"isa", info.isa}, {"order", info.order}, {"ranks", info.threads}};
-  report["graph"] = {{"mode", graph_mode_name(runners_[replayed.phase]->mode())},
-                     {"passes", fmt::format("{}", fmt::join(options_.graph.pipeline.passes.enable, ","))}};
-  report["sequences"] = items_json(items);
-  return report;
-}
-
 // A replay differed: the caches are made right, what was wrong goes out of service, and what happened is written down.
 // Where the same program is wrong without a replay too, that is all programs which the passes have made.
 Status Engine::recover_mismatch(const ReplayDifference& d, const CheckRun& replayed, std::span<const StepItem> items) {
   ++counters_.differences;
-  OrderedJson report = report_of(d, replayed, items);
+  OrderedJson report =
+      report_of(d, replayed, items, options_, platform_.device->info(), runners_[replayed.phase]->mode());
+  report["step"] = counters_.steps + 1;
   const auto launch = [&](const CheckRun& run, const LiveSizes& live) { return check_on_all(run, live, items); };
   // Where the unfused run is only near, what was right before the step was right by the fused one's bits.
   CheckRun right = replayed;

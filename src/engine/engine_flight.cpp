@@ -10,83 +10,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Rows of numbers, or what the device says of each row (op finite_rows).
-bool all_finite(const TensorView& v) {
-  const int64_t n = v.elements();
-  switch (v.dtype) {
-    case DType::I32: {
-      const auto* said = static_cast<const int32_t*>(v.data);
-      return std::all_of(said, said + n, [](int32_t finite) { return finite != 0; });
-    }
-    case DType::F32: {
-      const auto* f = static_cast<const float*>(v.data);
-      float sum = 0;
-      for (int64_t i = 0; i < n; ++i) sum += f[i] * 0.0f;  // NaN when anything is not finite
-      return sum == 0;
-    }
-    case DType::BF16:
-    case DType::F16: {
-      const auto* h = static_cast<const uint16_t*>(v.data);
-      const uint16_t exponent = v.dtype == DType::BF16 ? 0x7f80 : 0x7c00;
-      bool finite = true;
-      for (int64_t i = 0; i < n; ++i) finite &= (h[i] & exponent) != exponent;
-      return finite;
-    }
-    default: return true;
-  }
-}
-
-// The row of the step's result that follows the item's last token; -1: there is none, or it is known when drafts that
-// are not certain were judged.
-int64_t result_row(std::span<const StepItem> items, const Sequence* sequence) {
-  int64_t row = 0;
-  for (const StepItem& item : items) {
-    row += item.logits;
-    if (item.sequence == sequence) return item.logits > 0 && (item.certain || item.drafts.empty()) ? row - 1 : -1;
-  }
-  return -1;
-}
-
 bool awaits_token(const StepItem& item) {
   return item.sequence->pending() && item.sequence->cached() + item.count == item.sequence->size();
 }
 
-// A token of this step that a sequence waits for gets its place.
-void resolve_tokens(const Flight& f) {
-  if (f.output == StepOutput::Logits || f.output == StepOutput::Pooled) return;
-  const auto tokens = f.answers[Flight::Tokens].as<const int32_t>();
-  int64_t row = 0;
-  for (size_t i = 0; i < f.items.size(); ++i) {
-    const StepItem& item = f.items[i];
-    row += item.logits;
-    if (item.logits > 0) item.sequence->resolve(f.ends[i], tokens[static_cast<size_t>(row - 1)]);
-  }
-}
-
 }  // namespace
-
-std::string_view Flight::wanted(Name name) const {
-  const bool sampled = is_sampled(output);
-  const bool chosen = sampled || output == StepOutput::NextTokens;
-  const auto any = [&](auto says) { return std::any_of(items.begin(), items.end(), says); };
-  switch (name) {
-    case Finite: return !chosen ? "" : !told_finite ? "hidden" : sampled ? "sampled.finite" : "next_tokens.finite";
-    case Tokens: return chosen ? output_name(output) : "";
-    case Pooled: return output == StepOutput::Pooled ? output_name(output) : "";
-    case Logits:
-      return output == StepOutput::Logits ||
-                     (sampled && any([](const StepItem& i) { return i.logits > (i.logits_too ? 0 : i.drawn_rows()); }))
-                 ? "logits"
-                 : "";
-    case Logprobs:
-    case TopTokens:
-    case TopLogprobs:
-      if (!sampled || !any([](const StepItem& i) { return i.draw && i.draw->logprobs >= 0; })) return "";
-      return name == Logprobs ? "sampled.logprob" : name == TopTokens ? "sampled.top_tokens" : "sampled.top_logprobs";
-    case kNames: break;
-  }
-  return "";
-}
 
 // Checks, faults and counts look at a step before the next one may change anything. Ranks that have a copy each of the
 // staged inputs have slots of them, too; those that share out sequences take each step together.
@@ -127,7 +55,7 @@ Status Engine::compute_images(std::span<const StepItem> items) {
         if (s.images()[i].end() <= s.cached()) s.set_image_rows(i, nullptr);
         continue;
       }
-      if (!tower_) return error(Code::Unsupported, "{} reads no images", config_.fields.architecture);
+      if (!tower_) return error(Code::Unsupported, "{} reads no images", files_.config.fields.architecture);
       if (s.images()[i].rows) continue;
       ASSIGN_OR_RETURN(auto rows, tower_->rows(s.image_input(i)));
       if (static_cast<int64_t>(rows->rows.size() / rows->row_bytes) != s.images()[i].count())
@@ -151,11 +79,11 @@ Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output
                      max_drafts());
   }
   if ((output == StepOutput::Pooled) != (pooled_size_ > 0))
-    return error(Code::Unsupported, "{} {}", config_.fields.architecture,
+    return error(Code::Unsupported, "{} {}", files_.config.fields.architecture,
                  pooled_size_ > 0 ? "gives vectors or scores here, and no tokens" : "generates, and gives no vectors");
   RETURN_IF_ERROR(compute_images(items));
-  Flight& f = flights_[tickets_ % flights_.size()];
-  if (f.ticket != 0) return error(Code::Internal, "{} steps are in flight; wait for the first", flights_.size());
+  Flight& f = flights_.next();
+  if (f.ticket != 0) return error(Code::Internal, "{} steps are in flight; wait for the first", flights_.most());
   f.items.assign(items.begin(), items.end());
   f.ends.clear();
   for (const StepItem& item : items) f.ends.push_back(item.sequence->cached() + item.count);
@@ -180,12 +108,13 @@ Result<Ticket> Engine::submit(std::span<const StepItem> items, StepOutput output
   for (size_t part = 0; part < counters_.idle_steps.size(); ++part)
     counters_.idle_steps[part] += std::none_of(
         items.begin(), items.end(), [&](const StepItem& item) { return item.part == static_cast<int>(part); });
-  return f.ticket = ++tickets_;
+  return flights_.give(f);
 }
 
 Result<StepResult> Engine::wait(Ticket ticket) {
-  Flight& f = flights_[(ticket - 1) % flights_.size()];
-  if (ticket == 0 || f.ticket != ticket) return error(Code::Internal, "step {} is not in flight", ticket);
+  Flight* const found = flights_.find(ticket);
+  if (!found) return error(Code::Internal, "step {} is not in flight", ticket);
+  Flight& f = *found;
   finish(f);
   f.ticket = 0;
   RETURN_IF_ERROR(f.status);
@@ -200,16 +129,9 @@ Result<StepResult> Engine::wait(Ticket ticket) {
   return result;
 }
 
-Flight* Engine::step_before(const Flight& f) {
-  const Ticket ticket = f.ticket != 0 ? f.ticket - 1 : tickets_;
-  if (ticket == 0) return nullptr;
-  Flight& other = flights_[(ticket - 1) % flights_.size()];
-  return other.ticket == ticket ? &other : nullptr;
-}
-
 // Computed when it returns.
 Status Engine::run_alone(Flight& f) {
-  for (Flight& other : flights_)
+  for (Flight& other : flights_.all())
     if (other.ticket != 0) finish(other);
   if (std::any_of(f.items.begin(), f.items.end(), awaits_token))
     return error(Code::Internal, "a token is pending that no step in flight gives");
@@ -231,7 +153,7 @@ Status Engine::run_alone(Flight& f) {
       answer.kept.assign(bytes, bytes + static_cast<size_t>(answer.view.elements()) * size_of(answer.view.dtype));
       answer.view.data = answer.kept.data();
     }
-  RETURN_IF_ERROR(accept_result(f));
+  RETURN_IF_ERROR(f.accept());
   f.gap_us = gap_us_;
   f.done = true;
   return Status::ok();
@@ -240,16 +162,17 @@ Status Engine::run_alone(Flight& f) {
 // In the device's queue when it returns.
 Status Engine::launch_beside(Flight& f) {
   // What a step that failed, or must be computed again, left on the device is no sequence's token.
-  if (Flight* before = step_before(f); before && (before->again || !before->status.is_ok())) finish(*before);
+  if (Flight* before = flights_.before(f); before && (before->again || !before->status.is_ok())) finish(*before);
   // A step that ran alone was done before a sequence waited for its tokens.
-  if (const Flight* before = step_before(f); before && before->done && before->status.is_ok()) resolve_tokens(*before);
+  if (const Flight* before = flights_.before(f); before && before->done && before->status.is_ok())
+    before->resolve_tokens();
   if (drawn_by_hosts(f)) return run_alone(f);
   if (caches_moved()) {
-    for (Flight& other : flights_)
+    for (Flight& other : flights_.all())
       if (other.ticket != 0) finish(other);
     RETURN_IF_ERROR(rebind_if_moved());
   }
-  const auto slot = static_cast<int>(tickets_ % flights_.size());
+  const int slot = flights_.slot_of(f);
   staging_.select(slot);
   RETURN_IF_ERROR(hold_states(f.items));
   ASSIGN_OR_RETURN(f.live, stages_[static_cast<size_t>(slot)].fill(f.items, pool_sizes()));
@@ -260,7 +183,8 @@ Status Engine::launch_beside(Flight& f) {
   outputs_.drop_parts();
   RETURN_IF_ERROR(feed_tokens(f));
 
-  StepMarks& marks = marks_[(tickets_ + 1) % marks_.size()];
+  const Ticket ticket = flights_.last() + 1;
+  StepMarks& marks = flights_.marks_of(ticket);
   for (auto* mark : {&marks.begin, &marks.end})
     if (!*mark) {
       ASSIGN_OR_RETURN(*mark, platform_.device->make_event());
@@ -273,10 +197,10 @@ Status Engine::launch_beside(Flight& f) {
   }
   f.status = runner.launch(f.plan, tokens, f.live, *stream_, f.output);
   outputs_.ran(runner.last_program());
-  if (f.status.is_ok()) f.status = ask_for_result(f);
+  if (f.status.is_ok()) f.status = f.ask(*outputs_.program(), *platform_.device, *stream_);
   if (f.status.is_ok()) f.status = count_gathered(f.live, f.output);
   if (f.status.is_ok()) f.status = stream_->record(*marks.end);
-  marks.ticket = tickets_ + 1;
+  marks.ticket = ticket;
   for (const StepItem& item : f.items) item.sequence->advance(item.own());
   return Status::ok();
 }
@@ -284,7 +208,7 @@ Status Engine::launch_beside(Flight& f) {
 // Tokens that the step before has yet to give go from its result to this step's input on the device; rows that stay in
 // their order are one copy.
 Status Engine::feed_tokens(Flight& f) {
-  const Flight* before = step_before(f);
+  const Flight* before = flights_.before(f);
   int64_t end = 0;
   struct Run {
     int64_t from = 0, to = 0, count = 0;
@@ -302,7 +226,7 @@ Status Engine::feed_tokens(Flight& f) {
   for (const StepItem& item : f.items) {
     end += item.count;
     if (!awaits_token(item)) continue;
-    const int64_t from = before && before->output != StepOutput::Logits ? result_row(before->items, item.sequence) : -1;
+    const int64_t from = before && before->output != StepOutput::Logits ? before->result_row(item.sequence) : -1;
     if (from < 0 || before->done) return error(Code::Internal, "a token is pending that no step in flight gives");
     f.fed.push_back({item.sequence, end - 1, item.sequence->size() - 1});
     if (run.count == 0 || run.from + run.count != from || run.to + run.count != end - 1) {
@@ -312,34 +236,6 @@ Status Engine::feed_tokens(Flight& f) {
     ++run.count;
   }
   flush();
-  return Status::ok();
-}
-
-Status Engine::ask_for_result(Flight& f) {
-  for (int i = 0; i < Flight::kNames; ++i) {
-    Flight::Answer& answer = f.answers[static_cast<size_t>(i)];
-    answer.view = {};
-    const std::string_view name = f.wanted(static_cast<Flight::Name>(i));
-    if (name.empty()) continue;
-    ASSIGN_OR_RETURN(answer.view, outputs_.program()->output(name));
-    if (i == Flight::Tokens) f.next_tokens = answer.view.data;
-    const size_t bytes = static_cast<size_t>(answer.view.elements()) * size_of(answer.view.dtype);
-    ASSIGN_OR_RETURN(answer.view.data, answer.copy.ask(*platform_.device, *stream_, answer.view.data, bytes));
-  }
-  return Status::ok();
-}
-
-// What the step gave is there; a token that a sequence waits for gets its place.
-Status Engine::accept_result(const Flight& f) {
-  if (f.output == StepOutput::Logits) return Status::ok();
-  if (f.output == StepOutput::Pooled)
-    return all_finite(f.answers[Flight::Pooled].view)
-               ? Status::ok()
-               : error(Code::Internal, "a pooled row is not finite; something broke in the model");
-  // Where logits are not seen, what they come from is: NaN upstream must not become a token.
-  if (!all_finite(f.answers[Flight::Finite].view))
-    return error(Code::Internal, "a hidden state is not a finite number; something broke in the model");
-  resolve_tokens(f);
   return Status::ok();
 }
 
@@ -354,8 +250,8 @@ void Engine::tell_no_times() {
 // Steps end in the order of their submission.
 void Engine::finish(Flight& f) {
   if (f.done) return;
-  if (Flight* before = step_before(f)) finish(*before);
-  const StepMarks& marks = marks_[f.ticket % marks_.size()];
+  if (Flight* before = flights_.before(f)) finish(*before);
+  const StepMarks& marks = flights_.marks_of(f.ticket);
   Status done = f.status;
   // A rank that has not launched the step would let this one wait for it without end.
   if (done.is_ok() && options_.member) {
@@ -378,11 +274,11 @@ void Engine::finish(Flight& f) {
                                            : now_us(device) - std::max(f.begun_us, finished_us_);
     if (!took) tell_no_times();
     runner.finished(f.plan, f.live.value[models::kTokens], took);
-    const StepMarks& last = marks_[(f.ticket - 1) % marks_.size()];
+    const StepMarks& last = flights_.marks_of(f.ticket - 1);
     if (last.ticket != 0 && last.ticket == f.ticket - 1) f.gap_us = device.between_us(*last.end, *marks.begin);
   }
   finished_us_ = now_us(*platform_.device);
-  if (done.is_ok()) done = accept_result(f);
+  if (done.is_ok()) done = f.accept();
   f.status = std::move(done);
   f.done = true;
 }
@@ -392,9 +288,10 @@ void Engine::finish(Flight& f) {
 Status Engine::compute_again(Flight& f, const Status& failed) {
   (void)stream_->synchronize();  // what is behind it has ended, and is computed again for itself
   bool own = !failed.is_ok();
-  for (Ticket t = f.ticket + 1; t <= tickets_; ++t) {
-    Flight& other = flights_[(t - 1) % flights_.size()];
-    if (other.ticket != t) continue;
+  for (Ticket t = f.ticket + 1; t <= flights_.last(); ++t) {
+    Flight* const behind = flights_.find(t);
+    if (!behind) continue;
+    Flight& other = *behind;
     other.again = true;
     // Launches have told their failure, and nothing else is done for them on the host: it was the replay behind.
     if (own && failed.code() != Code::DeviceLost && f.status.is_ok() && f.plan.kind != StepPlan::Kind::Replay &&
@@ -404,7 +301,7 @@ Status Engine::compute_again(Flight& f, const Status& failed) {
     }
   }
   if (failed.code() == Code::DeviceLost) return failed;
-  const auto slot = static_cast<int>((f.ticket - 1) % flights_.size());
+  const int slot = flights_.slot_of(f);
   staging_.select(slot);
   StepStage& stage = stages_[static_cast<size_t>(slot)];
   for (const Flight::FedRow& fed : f.fed)
@@ -423,7 +320,7 @@ Status Engine::compute_again(Flight& f, const Status& failed) {
   RETURN_IF_ERROR(!own ? runner.run(f.plan, f.live.value[models::kTokens], f.live, *stream_, f.output)
                        : runner.fall_back(f.plan, f.live, *stream_, f.output, failed));
   outputs_.ran(runner.last_program());
-  RETURN_IF_ERROR(ask_for_result(f));
+  RETURN_IF_ERROR(f.ask(*outputs_.program(), *platform_.device, *stream_));
   return stream_->synchronize();
 }
 

@@ -12,74 +12,6 @@ using ranks::StepMessage;
 
 constexpr size_t kMostReason = 1024;  // of a card
 
-// Sizes by which experts can be shared out.
-Status Engine::check_expert_ranks() const {
-  const int64_t ep = options_.ep_size, experts = config_.fields.experts.count;
-  if (ep == 1) return Status::ok();
-  const int size = options_.member ? options_.member->world().size : 1;
-  std::vector<int64_t> allowed{1};
-  for (int64_t n = 2; n <= std::min<int64_t>(size, experts); ++n)
-    if (size % n == 0) allowed.push_back(n);
-  if (std::find(allowed.begin(), allowed.end(), ep) != allowed.end()) return Status::ok();
-  const std::string& name = config_.fields.architecture;
-  const std::string why = experts == 0 ? fmt::format("{} has no experts", name)
-                                       : fmt::format("{} has {} experts, and the world {} rank{}", name, experts, size,
-                                                     size == 1 ? "" : "s");
-  return invalid("`ep_size` {}: {}; allowed: {}", ep, why, fmt::join(allowed, ", "));
-}
-
-// Sizes by which sequences can be shared out: heads are cut over the ranks of a part.
-Status Engine::check_sequence_ranks() const {
-  const int64_t parts = options_.sequence_parts;
-  const auto& f = config_.fields;
-  const int size = options_.member ? options_.member->world().size : 1;
-  if (parts == 1) return Status::ok();
-  if (const DeviceKind kind = platform_.device->info().kind; kind == DeviceKind::Null)
-    return invalid(
-        "`enable_dp_attention`: sequences are shared out over ranks on cpu, cuda and ascend; on {} leave it out",
-        device_kind_name(kind));
-  if (options_.graph.pipeline.expand_latents)
-    return invalid(
-        "`mla_prefill` expanded with `enable_dp_attention`: prompts attend to latents; leave one of them out");
-  if (models::step_of(*model_, config_, {}).has_states())
-    return error(Code::Unsupported,
-                 "`enable_dp_attention`: {} keeps a state for each sequence, and states are not shared out over parts "
-                 "of the ranks; leave it out",
-                 f.architecture);
-  const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
-  std::vector<int64_t> allowed;
-  for (const int64_t n : allowed_ranks(heads, groups, size))
-    if (size % n == 0 && n < size) allowed.insert(allowed.begin(), size / n);
-  if (std::find(allowed.begin(), allowed.end(), parts) != allowed.end()) return Status::ok();
-  return invalid(
-      "`dp_size` {} with `enable_dp_attention`: the {} ranks of `tp_size` form parts of equal size, over "
-      "which the {} query heads{} of {} are cut; allowed: {}",
-      parts, size, heads, groups == heads ? "" : fmt::format(" in {} groups", groups), f.architecture,
-      fmt::join(allowed, ", "));
-}
-
-// A model that cannot be cut so, and settings that only one rank would follow, are told before anything is loaded.
-Status Engine::check_ranks() const {
-  const int size = options_.member ? options_.member->world().size : 1;
-  for (const Fault& fault : options_.graph.faults)
-    if (fault.rank && *fault.rank >= size)
-      return invalid("`inject_fault` {} on rank {}: allowed: 0 to {}", fault_name(fault.kind), *fault.rank, size - 1);
-  if (!options_.member) return check_expert_ranks();
-  const auto& f = config_.fields;
-  const int64_t heads = f.num_attention_heads, groups = f.latent ? heads : f.num_key_value_heads;
-  RETURN_IF_ERROR(check_sequence_ranks());
-  const std::vector<int64_t> allowed = allowed_ranks(heads, groups, ranks::kMaxRanks);
-  if (options_.sequence_parts == 1 && std::find(allowed.begin(), allowed.end(), size) == allowed.end())
-    return invalid("`tp_size` {}: {} has {} query heads{}; allowed: {}", size, f.architecture, heads,
-                   groups == heads ? "" : fmt::format(" in {} groups", groups), fmt::join(allowed, ", "));
-  RETURN_IF_ERROR(check_expert_ranks());
-  const DeviceKind kind = platform_.device->info().kind;
-  if (!options_.member->world().one_host() && kind != DeviceKind::Cpu && kind != DeviceKind::Ascend)
-    return error(Code::Unsupported, "ranks of several hosts exchange data on cpu and ascend; on {} allowed: one host",
-                 device_kind_name(kind));
-  return agree_on_model(*options_.member, options_, f, checkpoint(), platform_.device->info());
-}
-
 // Rows whose logits came whole to every rank: those that are asked for, and those that were not to be drawn without.
 Status Engine::count_gathered(const LiveSizes& live, StepOutput output) {
   if (!options_.member || output == StepOutput::NextTokens || output == StepOutput::Pooled) return Status::ok();
@@ -120,7 +52,7 @@ Status Engine::make_rank_draws(const ProgramBuilder& builder) {
   const int size = options_.member->world().size;
   std::vector<int64_t> borders{0};
   for (int rank = 0; rank < size; ++rank) {
-    const Cut cut = drawn_columns(config_.fields.vocab_size, {.rank = rank, .size = size});
+    const Cut cut = drawn_columns(files_.config.fields.vocab_size, {.rank = rank, .size = size});
     borders.push_back(cut.first + cut.count);
   }
   ASSIGN_OR_RETURN(rank_draws_, RankDraws::make(options_.member, *between, std::move(borders)));
@@ -128,7 +60,7 @@ Status Engine::make_rank_draws(const ProgramBuilder& builder) {
 }
 
 bool Engine::draws_beside(const Draw& draw) const {
-  return sampling_ && (!rank_draws_ || RankDraws::leaves_none(draw, config_.fields.vocab_size));
+  return sampling_ && (!rank_draws_ || RankDraws::leaves_none(draw, files_.config.fields.vocab_size));
 }
 
 bool Engine::drawn_by_hosts(const Flight& f) const {
@@ -279,7 +211,7 @@ Status Engine::feed_marked_tokens(const LiveSizes& live) {
 Status Engine::follow_beside(const StepMessage& m, const StepPlan& plan) {
   if (m.slot >= stages_.size() || stages_.size() < 2)
     return error(Code::Internal, "a step in slot {} of {}", m.slot, stages_.size());
-  StepMarks& marks = marks_[m.slot];
+  StepMarks& marks = flights_.marks_in(m.slot);
   if (!marks.end) {
     ASSIGN_OR_RETURN(marks.end, platform_.device->make_event());
   } else {
@@ -369,7 +301,7 @@ Status Engine::obey(const StepMessage& m) {
     case StepMessage::Kind::Await:
       for (Engine* e : {this, draft_.get()}) {
         if (!e) continue;
-        for (const StepMarks& marks : e->marks_)
+        for (const StepMarks& marks : e->flights_.marks())
           if (marks.end && marks.ticket == static_cast<Ticket>(m.size))
             RETURN_IF_ERROR(e->stream_->synchronize(*marks.end));
       }

@@ -137,28 +137,9 @@ Status Engine::run_captured(const StepPlan& plan, std::span<const StepItem> item
   if (faults_.any()) faults_.remember(stage(), live);
   if (checked) RETURN_IF_ERROR(end_check(plan, phase, items, output));
   for (const StepItem& item : items) item.sequence->advance(item.own());
-  if (expert_use_.layers() > 0) RETURN_IF_ERROR(count_experts());
+  if (expert_use_.layers() > 0) RETURN_IF_ERROR(expert_use_.add_step(outputs_));
   RETURN_IF_ERROR(count_gathered(live, output));
   return outputs_.in_parts() ? outputs_.add_part(output) : Status::ok();
-}
-
-// Every program has the same layers in the same order.
-Status Engine::count_experts() {
-  std::vector<const GraphOutput*>& starts = expert_starts_[outputs_.program()];
-  if (starts.empty())
-    for (const GraphOutput& o : outputs_.program()->graph().outputs())
-      if (o.name.starts_with(kExpertStarts)) starts.push_back(&o);
-  const DeviceInfo& device = platform_.device->info();
-  const bool visible = device.host_visible && !device.asynchronous;
-  for (size_t layer = 0; layer < std::min(starts.size(), expert_use_.layers()); ++layer) {
-    TensorView v = outputs_.program()->view(starts[layer]->value);
-    if (!visible) {
-      ASSIGN_OR_RETURN(v, outputs_.of_program(starts[layer]->name));
-      RETURN_IF_ERROR(outputs_.arrived());
-    }
-    expert_use_.add(layer, {static_cast<const int32_t*>(v.data), static_cast<size_t>(v.elements())});
-  }
-  return Status::ok();
 }
 
 // As if the replay had gone wrong by itself.
@@ -241,7 +222,7 @@ Status Engine::resize_kv(int64_t tokens) {
 
 Status Engine::resize_here(int64_t tokens) {
   if (tokens < 1) return invalid("a KV cache for {} tokens; at least 1 is needed", tokens);
-  for (Flight& f : flights_)
+  for (Flight& f : flights_.all())
     if (f.ticket != 0) finish(f);
   const int64_t pages = kv::pages_for(tokens);
   for (kv::KvPool& ledger : ledgers_)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nn/experts.h"
+#include "passes/house_passes.h"
 
 namespace reprise::engine {
 
@@ -22,6 +23,27 @@ void ExpertUse::add(size_t layer, std::span<const int32_t> starts) {
   for (size_t e = 0; e < experts; ++e)
     if (const int32_t n = starts[e + 1] - starts[e]; n > 0)
       rows[e].store(rows[e].load(std::memory_order_relaxed) + static_cast<uint64_t>(n), std::memory_order_relaxed);
+}
+
+void ExpertUse::open(const Graph& graph, int64_t parts) {
+  share_out(parts);
+  for (const GraphOutput& o : graph.outputs())
+    if (o.name.starts_with(kExpertStarts))
+      add_layer(o.name.substr(kExpertStarts.size()), o.value->type.shape[0].factor - 1);
+}
+
+// Every program has the same layers in the same order.
+Status ExpertUse::add_step(const StepOutputs& outputs) {
+  std::vector<const GraphOutput*>& starts = starts_[outputs.program()];
+  if (starts.empty())
+    for (const GraphOutput& o : outputs.program()->graph().outputs())
+      if (o.name.starts_with(kExpertStarts)) starts.push_back(&o);
+  for (size_t layer = 0; layer < std::min(starts.size(), layers()); ++layer) {
+    ASSIGN_OR_RETURN(const TensorView v, outputs.of_program(*starts[layer]));
+    RETURN_IF_ERROR(outputs.arrived());
+    add(layer, {static_cast<const int32_t*>(v.data), static_cast<size_t>(v.elements())});
+  }
+  return Status::ok();
 }
 
 double ExpertUse::imbalance(size_t layer) const {

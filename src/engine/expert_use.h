@@ -6,14 +6,20 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "engine/step_outputs.h"
 
 namespace reprise::engine {
 
 class ExpertUse {
  public:
+  // The layers of a program's graph that have experts, and over how many parts of the ranks whole experts are shared
+  // out. Before the first step.
+  void open(const Graph& graph, int64_t parts);
   // The layer's place in the model, "model.layers.3.mlp".
   void add_layer(std::string place, int64_t experts) {
     layers_.push_back({std::move(place), Counts(static_cast<size_t>(experts))});
@@ -28,7 +34,6 @@ class ExpertUse {
     return layers_[layer].rows[static_cast<size_t>(expert)].load(std::memory_order_relaxed);
   }
 
-  // Before the first step: over how many parts of the ranks whole experts are shared out.
   void share_out(int64_t parts) { parts_ = parts; }
   int64_t parts() const { return parts_; }
   // Rows of the part that has most, over the mean of all parts; 1 before the first row.
@@ -36,6 +41,8 @@ class ExpertUse {
 
   // One step: the first row of every expert, and one number more, as moe_route gives them.
   void add(size_t layer, std::span<const int32_t> starts);
+  // The step that ran last, of a program that open() knows the layers of.
+  Status add_step(const StepOutputs& outputs);
 
  private:
   using Counts = std::vector<std::atomic<uint64_t>>;
@@ -45,6 +52,7 @@ class ExpertUse {
   };
   std::vector<Layer> layers_;
   int64_t parts_ = 1;
+  std::map<const CompiledModel*, std::vector<const GraphOutput*>> starts_;  // by program, in the order of layers
 };
 
 }  // namespace reprise::engine

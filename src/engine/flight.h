@@ -1,7 +1,9 @@
-// Flight: a step between submit() and wait(), with what is needed to compute it once more.
+// Flight: a step between submit() and wait(), with what is needed to compute it once more. Flights: those of an engine,
+// in the order of their tickets.
 //
-// Engine owns two or more, one per slot of the staging where the device computes by itself; they take turns. The host's
-// results of a step lie in its flight, so that those of one step stay while the next one runs. One thread at a time.
+// Engine owns a Flights of two or more, one per slot of the staging where the device computes by itself; they take
+// turns. The host's results of a step lie in its flight, so that those of one step stay while the next one runs. One
+// thread at a time.
 #pragma once
 
 #include <array>
@@ -65,12 +67,54 @@ struct Flight {
 
   // The output's name in the program; empty where nothing reads it after this step.
   std::string_view wanted(Name name) const;
+  // The row of the result that follows the item's last token; -1: there is none, or it is known when drafts that are
+  // not certain were judged.
+  int64_t result_row(const Sequence* sequence) const;
+  // Copies of what is wanted, in the queue behind the step that `program` runs.
+  Status ask(const CompiledModel& program, Device& device, Stream& stream);
+  // What the step gave is there: an error where it is not finite; else a token that a sequence waits for gets its
+  // place.
+  Status accept() const;
+  void resolve_tokens() const;
 };
 
 // The marks around a step on its stream.
 struct StepMarks {
   std::unique_ptr<Event> begin, end;
   Ticket ticket = 0;  // of the step that they were recorded for last
+};
+
+class Flights {
+ public:
+  Flights() = default;
+  // Steps that may be in flight at once, 1 or more.
+  explicit Flights(size_t most) : all_(most), marks_(most + 2) {}
+
+  size_t most() const { return all_.size(); }
+  std::span<Flight> all() { return all_; }
+  Ticket last() const { return last_; }  // given out; 0: none was
+
+  // Where the next step goes; it may still hold a step that nobody has waited for (its ticket is not 0).
+  Flight& next() { return all_[last_ % all_.size()]; }
+  // The step in next() is on its way.
+  Ticket give(Flight& f) { return f.ticket = ++last_; }
+  // Null: it is not in flight.
+  Flight* find(Ticket ticket);
+  // The step before this one, which may have no ticket yet; null: it is not in flight any more.
+  Flight* before(const Flight& f) { return find(f.ticket != 0 ? f.ticket - 1 : last_); }
+  // The slot of the staging that its inputs are in.
+  int slot_of(const Flight& f) const { return static_cast<int>(&f - all_.data()); }
+
+  // Those of a step outlive all that may be in flight behind it.
+  StepMarks& marks_of(Ticket ticket) { return marks_[ticket % marks_.size()]; }
+  // A follower gives no tickets: one by slot, for the messages that it was told.
+  StepMarks& marks_in(size_t slot) { return marks_[slot]; }
+  std::span<const StepMarks> marks() const { return marks_; }
+
+ private:
+  std::vector<Flight> all_;
+  std::vector<StepMarks> marks_;
+  Ticket last_ = 0;
 };
 
 }  // namespace reprise::engine

@@ -5,6 +5,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "engine/graph_sizes.h"
 
 namespace reprise::engine {
 namespace {
@@ -154,6 +156,44 @@ void restore(const Learned& learned, const Runners& runners) {
     for (const auto& t : learned.phases[p].times)
       if (t.clock == runners[p]->clock()) runners[p]->costs().restore(t.kind, t.rows, t.entry);
     for (auto [rows, batches] : learned.phases[p].traffic) runners[p]->traffic().add(rows, batches);
+  }
+}
+
+std::string learned_file(const EngineOptions& o, const models::ModelConfig& config, const models::ModelSpec& spec,
+                         Device& device) {
+  const DeviceInfo& info = device.info();
+  const std::string streams = o.graph.choose_streams         ? "-streams-auto"
+                              : o.graph.pipeline.streams > 1 ? fmt::format("-streams{}", o.graph.pipeline.streams)
+                                                             : "";
+  return fmt::format("{}/{}{}-{}x{}-{}-{}-{}-{}{}{}.json", o.graph.learned_dir, config.fields.architecture,
+                     spec.source_width ? "-head" : "", config.fields.num_hidden_layers, config.fields.hidden_size,
+                     dtype_name(*o.dtype), device_kind_name(info.kind), info.isa, info.threads,
+                     device.clock_us() ? "-modelled" : "", streams);
+}
+
+void use_learned_sizes(EngineOptions& options, const std::string& file) {
+  GraphOptions& g = options.graph;
+  const auto learned = load_learned(file);
+  if (!learned.is_ok() && learned.status().code() != Code::NotFound)
+    log::warning("{}; learned sizes are not used", learned.status().message());
+  auto learn = [&](const LearnedPhase& phase, std::string_view name, int64_t largest, size_t count) {
+    TrafficHistogram traffic(largest);
+    for (auto& entry : phase.traffic) traffic.add(std::min(entry.first, largest), entry.second);
+    constexpr uint64_t kEnough = 100;
+    if (traffic.total() < kEnough) {
+      log::info("{} sizes: by rule, {} of {} steps seen so far to learn from", name, traffic.total(), kEnough);
+      return std::vector<int64_t>();
+    }
+    auto sizes = learn_sizes(traffic.counts(), static_cast<int64_t>(count), largest);
+    log::info("{} sizes: learned from {} steps: {}", name, traffic.total(), fmt::join(sizes, ","));
+    return sizes;
+  };
+  for (size_t p = 0; p < kPhaseCount; ++p) {
+    const PhaseSpec& phase = kPhases[p];
+    if (phase.drafts || !(g.*phase.learn)) continue;
+    const int64_t largest = phase.largest(options.max_running_requests, options.chunked_prefill_size);
+    g.*phase.sizes = learn(learned.is_ok() ? learned->phases[p] : LearnedPhase(), phase.name, largest,
+                           phase.sizes_by_rule(largest, SizeRule::Padded).size());
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/engine_options.h"
 #include "engine/phases.h"
 #include "engine/step_runner.h"
 
@@ -59,5 +60,11 @@ Result<Learned> load_learned(const std::string& path);
 Status save_learned(const std::string& path, const Runners& runners, const DraftRecord& drafts);
 // Gives the runners what was learned about their phases, and of the times those by their clocks.
 void restore(const Learned& learned, const Runners& runners);
+
+// Where that file lies for a model, its dtype and a device.
+std::string learned_file(const EngineOptions& options, const models::ModelConfig& config, const models::ModelSpec& spec,
+                         Device& device);
+// Learned sizes replace the rule's as soon as there is traffic to learn from.
+void use_learned_sizes(EngineOptions& options, const std::string& file);
 
 }  // namespace reprise::engine

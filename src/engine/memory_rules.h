@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "device/device.h"
-#include "engine/engine.h"
+#include "engine/engine_options.h"
 
 namespace reprise::engine {
 

@@ -6,7 +6,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
-#include "engine/engine.h"
+#include "engine/engine_options.h"
+#include "engine/learned.h"
 #include "engine/step_runner.h"
 
 namespace reprise::engine {

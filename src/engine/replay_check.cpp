@@ -104,6 +104,21 @@ Result<ReplayDifference> ReplayDifference::parse(std::string_view text, int rank
   return d;
 }
 
+Result<std::optional<ReplayDifference>> ReplayDifference::first_of(std::span<const std::string> found) {
+  std::optional<ReplayDifference> first;
+  std::vector<size_t> more;
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    if (found[rank].empty()) continue;
+    if (first) {
+      more.push_back(rank);
+      continue;
+    }
+    ASSIGN_OR_RETURN(first, parse(found[rank], static_cast<int>(rank)));
+  }
+  if (!more.empty()) first->what += fmt::format("; rank {} differs too", fmt::join(more, ", "));
+  return first;
+}
+
 StepPlaces places_of(std::span<const StepItem> items) {
   StepPlaces out;
   for (const StepItem& item : items) {

@@ -18,6 +18,8 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,8 @@ struct ReplayDifference {
 
   std::string text() const;  // for another rank
   static Result<ReplayDifference> parse(std::string_view text, int rank);
+  // Of what every rank found, by rank and empty where nothing differs: the first, which names the others.
+  static Result<std::optional<ReplayDifference>> first_of(std::span<const std::string> found);
 };
 
 // A run that a check asks for, the same on all ranks: launched one by one, with what is staged.

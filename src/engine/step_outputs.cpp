@@ -31,9 +31,11 @@ Result<TensorView> StepOutputs::get(std::string_view name) const {
   return v;
 }
 
-Status StepOutputs::arrived() const {
+Status StepOutputs::arrived() const { return in_place() ? Status::ok() : stream_->synchronize(); }
+
+bool StepOutputs::in_place() const {
   const DeviceInfo& info = device_->info();
-  return info.host_visible && !info.asynchronous ? Status::ok() : stream_->synchronize();
+  return info.host_visible && !info.asynchronous;
 }
 
 Result<TensorView> StepOutputs::ask(std::string_view name) const {
@@ -50,7 +52,16 @@ Result<TensorView> StepOutputs::ask(std::string_view name) const {
 }
 
 Result<TensorView> StepOutputs::of_program(std::string_view name) const {
-  ASSIGN_OR_RETURN(TensorView v, program_->output(name));
+  ASSIGN_OR_RETURN(const TensorView v, program_->output(name));
+  return fetch(name, v);
+}
+
+Result<TensorView> StepOutputs::of_program(const GraphOutput& output) const {
+  return fetch(output.name, program_->view(output.value));
+}
+
+Result<TensorView> StepOutputs::fetch(std::string_view name, TensorView v) const {
+  if (in_place()) return v;
   auto it = copies_.find(name);
   if (it == copies_.end()) it = copies_.emplace(name, HostCopy()).first;
   const size_t bytes = static_cast<size_t>(v.elements()) * size_of(v.dtype);

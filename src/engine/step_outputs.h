@@ -46,12 +46,17 @@ class StepOutputs {
   Result<TensorView> ask(std::string_view name) const;
   // The same of the last program alone, without the parts before it.
   Result<TensorView> of_program(std::string_view name) const;
+  Result<TensorView> of_program(const GraphOutput& output) const;  // one of its graph
   // Waits for what was asked for.
   Status arrived() const;
   // ask() and arrived().
   Result<TensorView> get(std::string_view name) const;
 
  private:
+  // Whether the host reads what a step gives where it lies, once the step has run.
+  bool in_place() const;
+  Result<TensorView> fetch(std::string_view name, TensorView view) const;
+
   // Rows of the parts so far.
   struct Parts {
     TensorView view;
