@@ -247,7 +247,10 @@ void Scheduler::post(std::function<void()> what) {
 SchedulerStats Scheduler::stats() const {
   std::lock_guard lock(mutex_);
   SchedulerStats s = stats_;
-  s.waiting = unfinished_.load() - s.running;
+  // The number of running requests is of the last step's end, and some of them may have ended since.
+  const int64_t unfinished = unfinished_.load();
+  s.running = std::min(s.running, unfinished);
+  s.waiting = unfinished - s.running;
   s.waiting_tokens = queued_tokens_;
   return s;
 }

@@ -2,6 +2,7 @@
 // bits, and leave nothing behind for the next launch.
 #include "backends/cpu/register.h"
 #include "backends/packed_blocks.h"
+#include "backends/paged_step.h"
 
 namespace reprise::cpu::help_test {
 namespace {
@@ -84,7 +85,60 @@ TEST_P(Help, Blocks) {
                     format_attr(BlockFormat::Q4_0), rows > 6);
 }
 
-// On tile registers shares are computed as a whole.
+// Linears on tile registers are computed in whole shares; what follows is not.
+class HelpOnEverySet : public Help {};
+
+// Two of the groups have rows for everybody, in several blocks of rows; one has a single row, and one none.
+TEST_P(HelpOnEverySet, Experts) {
+  constexpr int64_t kGroups = 4, kWide = 1300;
+  for (const int64_t rows : {14, 30, 330}) {
+    const double last = static_cast<double>(rows) - 2, middle = std::floor(last / 3);
+    const TestTensor starts = tensor_of(DType::I32, {kGroups + 1}, {1, middle, middle + 1, middle + 1, last});
+    const bool helped = rows > 6 * kGroups;
+    for (const DType t : {DType::F32, DType::BF16, DType::F16})
+      expect_the_same("grouped_linear",
+                      {random_tensor(t, {rows, 70}, 1), starts, random_tensor(t, {kGroups, kWide, 70}, 2)}, {}, helped);
+    TestTensor token = zero_tensor(DType::I32, {rows});
+    for (int64_t i = 0; i < rows; ++i) token.set(i, static_cast<double>(i * 7 % 9));
+    expect_the_same(
+        "grouped_linear_rows",
+        {random_tensor(DType::BF16, {9, 70}, 3), token, starts, random_tensor(DType::BF16, {kGroups, kWide, 70}, 4)},
+        {}, helped);
+    expect_the_same(
+        "grouped_linear_w8a8_dynamic",
+        {random_tensor(DType::I8, {rows, 100}, 5, -128, 128), random_tensor(DType::F32, {rows, 1}, 6, 0, 0.1), starts,
+         random_tensor(DType::I8, {kGroups, kWide, 100}, 7, -128, 128),
+         random_tensor(DType::F32, {kGroups * kWide}, 8, 0.001, 0.01)},
+        {{"out", std::string("bf16")}}, helped);
+    TestTensor blocks = random_blocks(BlockFormat::Q4_0, kGroups * kWide, 96, 9).blocks;
+    blocks.type.shape = constant_shape({kGroups, kWide, blocks.type.shape.back().factor});
+    expect_the_same("grouped_linear_blocks", {random_tensor(DType::BF16, {rows, 96}, 10), starts, blocks},
+                    format_attr(BlockFormat::Q4_0), helped);
+  }
+}
+
+// Prompts whose tiles are computed whole, beside sequences of one token, of which a long one is cut at pages.
+TEST_P(HelpOnEverySet, Attention) {
+  struct Part {
+    int64_t from, to;
+  };
+  constexpr int64_t kHeads = 6, kGroups = 2, kSize = 64;
+  for (const std::vector<Part>& parts :
+       {std::vector<Part>{{0, 150}}, {{300, 301}, {0, 130}, {1300, 1301}, {128, 200}}, {{300, 301}, {77, 78}}}) {
+    const PagedStep at(parts);
+    int64_t tokens = 0;
+    for (const Part& p : parts) tokens += p.to - p.from;
+    for (const DType t : {DType::F32, DType::BF16, DType::F16})
+      expect_the_same(
+          "paged_attention",
+          {random_tensor(t, {tokens, kHeads, kSize}, 11),
+           random_tensor(t, {at.pages, 2, kGroups, kPageTokens, kSize}, 12), at.table, at.lengths, at.starts},
+          {{"scale", 0.125}}, tokens > 6 * static_cast<int64_t>(parts.size()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, HelpOnEverySet, testing::ValuesIn(isas_with_tiles()), isa_test_name);
+
 std::vector<Isa> isas_without_tiles() {
   std::vector<Isa> out = supported_isas();
   std::erase_if(out, [](Isa isa) { return base_of(isa) != isa; });

@@ -34,6 +34,31 @@ TEST_F(SchedulerTest, AnswersAsEachRequestWouldAlone) {
   EXPECT_EQ(s.free_pages + s.evictable_pages, s.pages);
 }
 
+// A sink may ask in the middle of a step, when some of the requests that the last one ran have ended.
+TEST_F(SchedulerTest, WhoReadsTheNumbersAtAnEndFindsTheOthers) {
+  struct Reader final : RequestSink {
+    Reader(Scheduler* of, std::vector<SchedulerStats>* to) : scheduler(of), seen(to) {}
+    bool token(const SampledToken&, FinishReason) override { return true; }
+    void finished(const RequestResult&) override { seen->push_back(scheduler->stats()); }
+    Scheduler* scheduler;
+    std::vector<SchedulerStats>* seen;
+  };
+  make({4, 64, 40, 1000});
+  std::vector<SchedulerStats> seen;
+  for (int i = 0; i < 3; ++i) {
+    Asked a = forever(count_up(5, i), 4);
+    a.request.sink = std::make_unique<Reader>(scheduler.get(), &seen);
+    EXPECT_TRUE(scheduler->add(std::move(a.request)).is_ok());
+  }
+  while (scheduler->step()) {
+  }
+  ASSERT_EQ(seen.size(), 3u);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].running, static_cast<int64_t>(2 - i));
+    EXPECT_EQ(seen[i].waiting, 0);
+  }
+}
+
 TEST_F(SchedulerTest, WhoComesLaterJoinsThoseWhoDecode) {
   make({4, 64, 40, 1000});
   auto first = add(forever(count_up(5), 30));

@@ -85,7 +85,7 @@ void Call<E, P>::attend(const AttentionItem& item, PageRange pages, int thread) 
 template <typename E, typename P>
 void attend(const PagedAttentionArgs& a, const Launch& l) {
   const Flush<P> flush;
-  attend_items(Call<E, P>(a, l), l.thread, l.threads);
+  attend_items(Call<E, P>(a, l), l);
 }
 
 // bf16 on tile registers in their order, else by the faster of two ways with the same bits.

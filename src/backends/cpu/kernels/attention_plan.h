@@ -6,7 +6,7 @@
 // (a decoding sequence) that a border cuts is divided at pages: the thread that has its first page leaves the merged
 // state, the others leave each page's partial result, and the second part merges them in page order. That is the same
 // arithmetic in the same order as a single thread's, so the cut does not show in the bits. Large items belong whole to
-// the thread that has their middle.
+// the thread that has their middle, or to one that helps it (attention_walk.h).
 //
 // Kernel sources of every instruction set and the registration use this: nothing here may become a function with
 // external linkage.

@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu_kernel.h"
 #include "backends/cpu/kernels/attention_plan.h"
 #include "backends/cpu/kernels/attention_softmax.h"
+#include "backends/cpu/kernels/parts.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
@@ -85,15 +86,41 @@ inline void attend_pages(const AttentionCall<E>& call, const AttentionItem& item
   if (whole) finish_rows(call, item, {0, item.rows}, state);
 }
 
-// A function of its own, so that no arithmetic moves across a change of the floating-point mode.
-template <typename Call>
-__attribute__((noinline)) void attend_items(const Call& call, int thread, int threads) {
-  const int64_t length = walk_items(call.sizes, call.context_lens, call.cu_seqlens, 0, 0, [](const AttentionItem&) {});
-  const Range mine = share(length, thread, threads);
-  walk_items(call.sizes, call.context_lens, call.cu_seqlens, mine.begin, mine.end, [&](const AttentionItem& item) {
-    const PageRange pages = pages_of(item, mine.begin, mine.end);
-    if (pages.end >= pages.begin && (pages.end > pages.begin || item.pages == 0)) call.attend(item, pages, thread);
+// Calls visit(item, pages) for the items of a thread's share, and which of their pages are in it.
+template <typename E, typename Visit>
+inline void each_item(const AttentionCall<E>& call, int64_t length, int thread, int threads, const Visit& visit) {
+  const Range of = share(length, thread, threads);
+  walk_items(call.sizes, call.context_lens, call.cu_seqlens, of.begin, of.end, [&](const AttentionItem& item) {
+    const PageRange pages = pages_of(item, of.begin, of.end);
+    if (pages.end >= pages.begin && (pages.end > pages.begin || item.pages == 0)) visit(item, pages);
   });
+}
+
+// The items of this thread's share. In steps with prompts those that are not divided may be computed by any thread
+// (parts.h); the others read memory for the most part. A function of its own, so that no arithmetic moves across a
+// change of the floating-point mode.
+template <typename Call>
+__attribute__((noinline)) void attend_items(const Call& call, const Launch& l) {
+  const AttentionSizes& z = call.sizes;
+  const int64_t length = walk_items(z, call.context_lens, call.cu_seqlens, 0, 0, [](const AttentionItem&) {});
+  const bool helps = call.cu_seqlens[z.sequences] > kAlone * z.sequences;
+  each_item(call, length, l.thread, l.threads, [&](const AttentionItem& item, PageRange pages) {
+    if (!helps || item.divisible) call.attend(item, pages, l.thread);
+  });
+  if (!helps) return;
+  Helper helper(l, true);
+  do {
+    int64_t count = 0, at = 0;
+    each_item(call, length, helper.owner(), l.threads,
+              [&](const AttentionItem& item, PageRange) { count += !item.divisible; });
+    int64_t part = helper.next(count);
+    if (part < 0) continue;
+    each_item(call, length, helper.owner(), l.threads, [&](const AttentionItem& item, PageRange pages) {
+      if (item.divisible || at++ != part) return;
+      call.attend(item, pages, l.thread);
+      part = helper.next(count);
+    });
+  } while (helper.next_owner());
 }
 
 // Merges the items that a border cut; there are some where there are several threads. Every thread takes a share of the

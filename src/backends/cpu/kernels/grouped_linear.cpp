@@ -60,21 +60,23 @@ void run(const GroupedCall& c, const Launch& l) {
   auto* own = l.scratch<float>(static_cast<int64_t>(linear_thread_bytes(all, k)));
   const GroupWalk walk{c.starts, c.groups, all};
   Scratch scratch;
-  const int64_t used =
-      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
-        const int64_t block = linear_row_block(count);
-        for (int64_t m = begin; m < begin + count; m += block) {
-          const int64_t rows = std::min(block, begin + count - m);
-          const auto from = tile_rows_of<In, W>(c, m, rows, own);
-          for (int64_t p = mine.begin; p < mine.end; ++p) {
-            const int64_t column = p * kPanelColumns;
-            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-            panel_product<W>(from.x, from.ldx, rows, weight + (g * panels + p) * panel_elems, 0, k,
-                             (columns + 15) / 16 * 16, scratch);
-            round_sums<In, In>({scratch.c, rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
-          }
-        }
-      });
+  TileRows<W> from{};
+  int64_t ready = -1;  // the row that `from` begins with
+  const int64_t used = for_each_part(walk, panels, l, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
+    const int64_t block = linear_row_block(count);
+    for (int64_t m = begin; m < begin + count; m += block) {
+      const int64_t rows = std::min(block, begin + count - m);
+      if (m != ready) from = tile_rows_of<In, W>(c, m, rows, own);
+      ready = m;
+      for (int64_t p = mine.begin; p < mine.end; ++p) {
+        const int64_t column = p * kPanelColumns;
+        const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+        panel_product<W>(from.x, from.ldx, rows, weight + (g * panels + p) * panel_elems, 0, k,
+                         (columns + 15) / 16 * 16, scratch);
+        round_sums<In, In>({scratch.c, rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
+      }
+    }
+  });
   clear_rows(walk, used, out, n, l);
 }
 
@@ -88,26 +90,28 @@ void run_on_tiles(const GroupedCall& c, const Launch& l) {
   auto* scratch = l.scratch<uint8_t>(static_cast<int64_t>(unit_thread_bytes(all, 2 * k)));
   const GroupWalk walk{c.starts, c.groups, all};
   TileUnit unit;
-  const int64_t used =
-      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
-        const int64_t block = unit_row_block(count, 2 * k);
-        const UnitScratch<UnitBf16> own(scratch, block, 2 * k);
-        for (int64_t m = begin; m < begin + count; m += block) {
-          const int64_t rows = std::min(block, begin + count - m);
-          pack_unit_rows(rows, 2 * k, own.x, [&](int64_t i) {
-            const int64_t from = c.token ? c.token[m + i] : m + i;
-            return from < 0 || from >= c.x_rows ? nullptr : x + from * k;
-          });
-          for (int64_t p = mine.begin; p < mine.end; ++p) {
-            const int64_t column = p * kPanelColumns;
-            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-            unit_panel<UnitBf16>(unit, {own.x, rows, words}, weight + (g * panels + p) * panel_bytes, 0, columns,
-                                 own.sums, [&](Sums<float> sums, int64_t row, int64_t of_panel) {
-                                   round_sums<Bf16, Bf16>(sums, nullptr, out + (m + row) * n + column + of_panel, n);
-                                 });
-          }
-        }
-      });
+  int64_t ready = -1;  // the row that the packed ones begin with
+  const int64_t used = for_each_part(walk, panels, l, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
+    const int64_t block = unit_row_block(count, 2 * k);
+    const UnitScratch<UnitBf16> own(scratch, block, 2 * k);
+    for (int64_t m = begin; m < begin + count; m += block) {
+      const int64_t rows = std::min(block, begin + count - m);
+      if (m != ready)
+        pack_unit_rows(rows, 2 * k, own.x, [&](int64_t i) {
+          const int64_t from = c.token ? c.token[m + i] : m + i;
+          return from < 0 || from >= c.x_rows ? nullptr : x + from * k;
+        });
+      ready = m;
+      for (int64_t p = mine.begin; p < mine.end; ++p) {
+        const int64_t column = p * kPanelColumns;
+        const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+        unit_panel<UnitBf16>(unit, {own.x, rows, words}, weight + (g * panels + p) * panel_bytes, 0, columns, own.sums,
+                             [&](Sums<float> sums, int64_t row, int64_t of_panel) {
+                               round_sums<Bf16, Bf16>(sums, nullptr, out + (m + row) * n + column + of_panel, n);
+                             });
+      }
+    }
+  });
   clear_rows(walk, used, out, n, l);
 }
 #endif

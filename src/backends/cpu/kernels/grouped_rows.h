@@ -1,10 +1,12 @@
 // How a product in groups divides its work: (group, panel) pairs among threads, by what they cost. Empty groups cost
-// nothing. Internal linkage, as in a source file of its own.
+// nothing. Threads help each other (parts.h) where groups have many rows. Internal linkage, as in a source file of its
+// own.
 #pragma once
 
 #include <cstring>
 
 #include "backends/cpu/cpu_kernel.h"
+#include "backends/cpu/kernels/parts.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
@@ -32,8 +34,8 @@ struct GroupWalk {
   }
 };
 
-// Calls body(group, first row, rows, panels) with the thread's panels of every group, and returns the first row
-// behind the last one.
+// Calls body(group, first row, rows, panels) with the panels of every group that are the thread's share, and returns
+// the first row behind the last one.
 template <typename Body>
 int64_t for_each_share(const GroupWalk& walk, int64_t panels, int thread, int threads, const Body& body) {
   int64_t total = 0;
@@ -49,6 +51,37 @@ int64_t for_each_share(const GroupWalk& walk, int64_t panels, int thread, int th
     if (mine.begin < mine.end) body(g, first, rows, mine);
     at += cost * panels;
   });
+}
+
+// Calls body(group, first row, rows, panels) for what this thread computes: panels of one group at a time, which follow
+// each other as long as they are of one share. Returns the first row behind the last group.
+template <typename Body>
+int64_t for_each_part(const GroupWalk& walk, int64_t panels, const Launch& l, const Body& body) {
+  constexpr int64_t kPartPanels = 8;
+  const bool helps = walk.rows > kAlone * walk.groups;
+  const int64_t size = helps ? kPartPanels : panels;
+  const auto parts_of = [&](Range of) { return (of.end - of.begin + size - 1) / size; };
+  Helper helper(l, helps);
+  int64_t used = 0;
+  do {
+    const auto share_of_owner = [&](const auto& each) {
+      return for_each_share(walk, panels, helper.owner(), l.threads, each);
+    };
+    int64_t count = 0, before = 0;
+    used = share_of_owner([&](int64_t, int64_t, int64_t, Range of) { count += parts_of(of); });
+    int64_t part = helper.next(count);
+    if (part < 0) continue;
+    share_of_owner([&](int64_t g, int64_t first, int64_t rows, Range of) {
+      const int64_t end = before + parts_of(of);
+      while (part >= 0 && part < end) {
+        const int64_t begin = of.begin + (part - before) * size;
+        body(g, first, rows, Range{begin, std::min(of.end, begin + size)});
+        part = helper.next(count);
+      }
+      before = end;
+    });
+  } while (helper.next_owner());
+  return used;
 }
 
 // Rows of no group, [0, walk.first()) and [used, walk.rows), become zeros.

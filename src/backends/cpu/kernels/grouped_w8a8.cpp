@@ -20,17 +20,19 @@ struct GroupShape {
   Range panels;
 };
 
-// The rows of one group on tile registers: finish(sums, first row, first column).
+// The rows of one group, from row `first` on, on tile registers: finish(sums, first row, first column). `ready`: the
+// row that those in `scratch` begin with.
 template <class Finish>
-void unit_group(const int8_t* x, int64_t count, const GroupShape& shape, const int8_t* matrix, uint8_t* scratch,
-                const Finish& finish) {
+void unit_group(const int8_t* x, int64_t first, int64_t count, const GroupShape& shape, const int8_t* matrix,
+                uint8_t* scratch, int64_t& ready, const Finish& finish) {
   const int64_t k = shape.k, words = (k + 3) / 4, panel_size = kHeaderBytes + words * kWordBytes;
   const int64_t block = unit_row_block(count, k);
   const UnitScratch<UnitI8> own(scratch, block, k);
   TileUnit unit;
-  for (int64_t m = 0; m < count; m += block) {
-    const int64_t rows = std::min(block, count - m);
-    pack_unit_rows(rows, k, own.x, [&](int64_t i) { return x + (m + i) * k; });
+  for (int64_t m = first; m < first + count; m += block) {
+    const int64_t rows = std::min(block, first + count - m);
+    if (m != ready) pack_unit_rows(rows, k, own.x, [&](int64_t i) { return x + (m + i) * k; });
+    ready = m;
     for (int64_t p = shape.panels.begin; p < shape.panels.end; ++p) {
       const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, shape.n - p * kPanelColumns));
       const auto* panel = reinterpret_cast<const uint8_t*>(matrix + p * panel_size + kHeaderBytes);
@@ -55,38 +57,38 @@ void grouped_int8(const A& a, const Launch& l) {
   auto* prepared = l.scratch<uint32_t>(static_cast<int64_t>(w8a8_bytes(all, k)));
   const GroupWalk walk{a.starts, a.groups, all};
   alignas(64) int32_t sums[kFewTiles * kTileRows * kPanelColumns];
-  const int64_t used =
-      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t e, int64_t begin, int64_t count, Range mine) {
-        const auto finish = [&](Sums<int32_t> sums, int64_t row, int64_t column) {
-          const int64_t of_all = e * n + column;
-          const Finished<Out> f{sums, out + row * n + column, n};
-          if constexpr (kStatic)
-            finish_static(f, scale + of_all, static_cast<const int32_t*>(a.bias) + of_all, nullptr);
-          else
-            finish_dynamic(f, scale + of_all, static_cast<const float*>(a.x_scale) + row, nullptr);
-        };
-        const int8_t* matrix = weight + e * panels * panel_size;
+  int64_t ready = -1;  // the row that the prepared ones begin with
+  const int64_t used = for_each_part(walk, panels, l, [&](int64_t e, int64_t begin, int64_t count, Range mine) {
+    const auto finish = [&](Sums<int32_t> sums, int64_t row, int64_t column) {
+      const int64_t of_all = e * n + column;
+      const Finished<Out> f{sums, out + row * n + column, n};
+      if constexpr (kStatic)
+        finish_static(f, scale + of_all, static_cast<const int32_t*>(a.bias) + of_all, nullptr);
+      else
+        finish_dynamic(f, scale + of_all, static_cast<const float*>(a.x_scale) + row, nullptr);
+    };
+    const int8_t* matrix = weight + e * panels * panel_size;
 #ifdef REPRISE_TILES
-        if (on_tiles(count)) {
-          auto* scratch = reinterpret_cast<uint8_t*>(prepared);
-          unit_group(x + begin * k, count, {k, n, mine}, matrix, scratch,
-                     [&](Sums<int32_t> sums, int64_t row, int64_t column) { finish(sums, begin + row, column); });
-          return;
-        }
+    if (on_tiles(count)) {
+      auto* scratch = reinterpret_cast<uint8_t*>(prepared);
+      unit_group(x, begin, count, {k, n, mine}, matrix, scratch, ready, finish);
+      return;
+    }
 #endif
-        const int64_t block = linear_row_block(count);
-        for (int64_t m = begin; m < begin + count; m += block) {
-          const int64_t rows = std::min(block, begin + count - m);
-          for (int64_t i = 0; i < rows; ++i) prepare_row(x + (m + i) * k, k, prepared + i * ldx);
-          for (int64_t p = mine.begin; p < mine.end; ++p) {
-            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - p * kPanelColumns));
-            w8a8_panel(prepared, ldx, rows, matrix + p * panel_size, 0, columns, groups, sums,
-                       [&](int32_t* c, int64_t row, int64_t got) {
-                         finish(Sums<int32_t>{c, got, kPanelColumns, columns}, m + row, p * kPanelColumns);
-                       });
-          }
-        }
-      });
+    const int64_t block = linear_row_block(count);
+    for (int64_t m = begin; m < begin + count; m += block) {
+      const int64_t rows = std::min(block, begin + count - m);
+      for (int64_t i = 0; m != ready && i < rows; ++i) prepare_row(x + (m + i) * k, k, prepared + i * ldx);
+      ready = m;
+      for (int64_t p = mine.begin; p < mine.end; ++p) {
+        const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - p * kPanelColumns));
+        w8a8_panel(prepared, ldx, rows, matrix + p * panel_size, 0, columns, groups, sums,
+                   [&](int32_t* c, int64_t row, int64_t got) {
+                     finish(Sums<int32_t>{c, got, kPanelColumns, columns}, m + row, p * kPanelColumns);
+                   });
+      }
+    }
+  });
   clear_rows(walk, used, out, n, l);
 }
 

@@ -66,7 +66,7 @@ struct LatentCall : AttentionCall<E> {
 template <typename E, typename P>
 void attend_latent(const LatentAttentionArgs& a, const Launch& l) {
   const Flush<P> flush;
-  attend_items(LatentCall<E, P>(a, l), l.thread, l.threads);
+  attend_items(LatentCall<E, P>(a, l), l);
 }
 
 #ifdef REPRISE_TILES

@@ -34,22 +34,23 @@ void grouped_linear_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
   with_way<In, RowsAre::Prepared>(a, l, [&](const auto& way, PanelProduct product) {
     [[maybe_unused]] const typename std::decay_t<decltype(way)>::Mode mode;
     PackedPanel call{.k = k, .direct = l.way, .c = scratch.c, .strip = scratch.strip};
-    const int64_t used =
-        for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
-          const int64_t block = linear_row_block(count);
-          for (int64_t m = begin; m < begin + count; m += block) {
-            call.rows = std::min(block, begin + count - m);
-            way.set_rows(call, x, m, k, own);
-            for (int64_t p = mine.begin; p < mine.end; ++p) {
-              const int64_t column = p * kPanelColumns;
-              const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-              call.panel = weight + (g * panels + p) * panel_bytes;
-              call.columns = (columns + 15) / 16 * 16;
-              product(call);
-              round_sums<In, In>({scratch.c, call.rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
-            }
-          }
-        });
+    int64_t ready = -1;  // the row that those of `call` begin with
+    const int64_t used = for_each_part(walk, panels, l, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
+      const int64_t block = linear_row_block(count);
+      for (int64_t m = begin; m < begin + count; m += block) {
+        call.rows = std::min(block, begin + count - m);
+        if (m != ready) way.set_rows(call, x, m, k, own);
+        ready = m;
+        for (int64_t p = mine.begin; p < mine.end; ++p) {
+          const int64_t column = p * kPanelColumns;
+          const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+          call.panel = weight + (g * panels + p) * panel_bytes;
+          call.columns = (columns + 15) / 16 * 16;
+          product(call);
+          round_sums<In, In>({scratch.c, call.rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
+        }
+      }
+    });
     clear_rows(walk, used, out, n, l);
   });
 }

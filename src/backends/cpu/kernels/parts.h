@@ -1,6 +1,6 @@
-// How the threads of a launch share a matrix product, and help each other: each takes the parts of its own share in
-// order, then what is left of the shares of others. Cores are not equally fast where a machine is shared, where they
-// are of two kinds or where another program runs, and all threads of a launch wait for the last.
+// How the threads of a launch help each other: each takes the parts of its own share in order, then what is left of the
+// shares of others; and how they share a matrix product. Cores are not equally fast where a machine is shared, where
+// they are of two kinds or where another program runs, and all threads of a launch wait for the last.
 //
 // Threads help within groups of eight, which are neighbours in the order of processors (thread_pool.h) and so of one
 // memory. Which thread computes a part changes no bit. Internal linkage, as in a source file of its own.

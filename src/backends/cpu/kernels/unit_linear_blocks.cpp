@@ -46,22 +46,23 @@ void unit_grouped_blocks(const GroupedLinearBlocksArgs& a, const Launch& l) {
   const GroupWalk walk{a.starts, a.groups, all};
   const FlushSubnormals flush;
   TileUnit unit;
-  const int64_t used =
-      for_each_share(walk, panels, l.thread, l.threads, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
-        const int64_t block = unit_row_block(count, 2 * k);
-        const UnitBlocksScratch own(scratch, block, k);
-        for (int64_t m = begin; m < begin + count; m += block) {
-          const int64_t rows = std::min(block, begin + count - m);
-          pack_unit_rows(rows, 2 * k, own.x, [&](int64_t i) { return x + (m + i) * k; });
-          for (int64_t p = mine.begin; p < mine.end; ++p) {
-            const int64_t column = p * kPanelColumns;
-            const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
-            unit_blocks_panel(unit, {own.x, rows, k / kUnitK, weights, weight + (g * panels + p) * weights.panel_bytes,
-                                     0, (columns + 15) / 16 * 16, own.strip, own.sums});
-            round_sums<Bf16, Bf16>({own.sums, rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
-          }
-        }
-      });
+  int64_t ready = -1;  // the row that the packed ones begin with
+  const int64_t used = for_each_part(walk, panels, l, [&](int64_t g, int64_t begin, int64_t count, Range mine) {
+    const int64_t block = unit_row_block(count, 2 * k);
+    const UnitBlocksScratch own(scratch, block, k);
+    for (int64_t m = begin; m < begin + count; m += block) {
+      const int64_t rows = std::min(block, begin + count - m);
+      if (m != ready) pack_unit_rows(rows, 2 * k, own.x, [&](int64_t i) { return x + (m + i) * k; });
+      ready = m;
+      for (int64_t p = mine.begin; p < mine.end; ++p) {
+        const int64_t column = p * kPanelColumns;
+        const int columns = static_cast<int>(std::min<int64_t>(kPanelColumns, n - column));
+        unit_blocks_panel(unit, {own.x, rows, k / kUnitK, weights, weight + (g * panels + p) * weights.panel_bytes, 0,
+                                 (columns + 15) / 16 * 16, own.strip, own.sums});
+        round_sums<Bf16, Bf16>({own.sums, rows, kPanelColumns, columns}, nullptr, out + m * n + column, n);
+      }
+    }
+  });
   clear_rows(walk, used, out, n, l);
 }
 
