@@ -604,7 +604,7 @@ def show_tower(data):
 
 
 BLOCK_FORMATS = ("Q8_0", "Q4_K_M", "Q4_0")
-BLOCK_WAYS = ("auto", "int8")
+BLOCK_WAYS = ("float", "int8")
 
 
 def measure_block_activations(run):
@@ -633,17 +633,17 @@ def show_block_activations(data):
         return sorted(values)[len(values) // 2]
 
     prefill, decode = [], []
-    batches = list(dict.fromkeys(r["batch_size"] for r in data[0]["auto"]["decode"]))
+    batches = list(dict.fromkeys(r["batch_size"] for r in data[0]["float"]["decode"]))
     for e in data:
         speed = {way: [r["prefill_tok_s"] for r in e[way]["prefill"]] for way in BLOCK_WAYS}
         prefill.append([e["form"], *(", ".join(map(figure, speed[way])) for way in BLOCK_WAYS),
                         share(middle([r["pct_peak"] for r in e["int8"]["prefill"]])),
-                        ", ".join(map(figure, e["openvino"])), f"{middle(speed['int8']) / middle(speed['auto']):.2f}",
+                        ", ".join(map(figure, e["openvino"])), f"{middle(speed['int8']) / middle(speed['float']):.2f}",
                         f"{middle(speed['int8']) / middle(e['openvino']):.2f}"])
         decode += [[f"{e['form']}, {way}", *(", ".join(figure(r["decode_tok_s"]) for r in e[way]["decode"]
                                                        if r["batch_size"] == batch) for batch in batches)]
                    for way in BLOCK_WAYS]
-    return [*table(["prefill 512", *BLOCK_WAYS, "share of the int8 peak", "OpenVINO", "int8 x auto", "int8 x OpenVINO"],
+    return [*table(["prefill 512", *BLOCK_WAYS, "share of the int8 peak", "OpenVINO", "int8 x float", "int8 x OpenVINO"],
                    prefill), "", *table(["decode, batch", *map(str, batches)], decode)]
 
 

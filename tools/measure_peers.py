@@ -8,7 +8,7 @@
 llama.cpp is built for this processor from its PyPI source package (tools/peers/llama_cpp.sh); with --openvino OpenVINO
 GenAI runs too (tools/peers/openvino.sh), on the same file, for bf16 on one in F16. All use two threads and random
 weights of the shape; bf16 and w8a8 (against Q8_0) run from config.json here, the others from the very file the peers
-read. FORMAT-int8 is the file of FORMAT with --block-activations int8, which is what the peers do by default. The sides take turns --rounds times; medians count. The read bandwidth is measured before and after every run of
+read. FORMAT-int8 and FORMAT-float are the file of FORMAT with --block-activations int8 and float; the peers round by default. The sides take turns --rounds times; medians count. The read bandwidth is measured before and after every run of
 ours; rounds whose probes are more than 20 % apart are marked. Refuses to run beside other load. Writes NAME-peers.json
 and one picture per shape, and prints the tables of docs/benchmarks.md. --note puts the machine and the date under the
 title of the picture.
@@ -39,12 +39,12 @@ FORMATS = {  # ours: flags; peer: format of the file
     "iq4_nl": (None, "IQ4_NL"),
     "iq4_xs": (None, "IQ4_XS"),
 }
-INT8 = "-int8"
-FORMATS |= {form + INT8: (None, peer) for form, (flags, peer) in FORMATS.items() if flags is None}
+WAYS = ("int8", "float")  # of what blocks are multiplied with
+FORMATS |= {f"{form}-{way}": (None, peer) for form, (flags, peer) in FORMATS.items() if flags is None for way in WAYS}
 COLOURS = {"bf16": "#2f6fb3", "w8a8": "#b3432f", "q8_0": "#7a4fa3", "q4_0": "#2e8b57", "q4_1": "#2e8b57",
            "q4_k_m": "#2e8b57", "q5_k_m": "#8a6d1f", "q6_k": "#5f6f7f", "q3_k_m": "#8a6d1f",
            "q2_k": "#5f6f7f", "iq4_nl": "#c2722b", "iq4_xs": "#c2722b"}
-COLOURS |= {form: COLOURS[form.removesuffix(INT8)] for form in FORMATS}
+COLOURS |= {form: COLOURS[form.rsplit("-", 1)[0]] for form in FORMATS}
 CONTEXTS = (128, 1024)
 
 
@@ -63,8 +63,8 @@ class Sides:
         flags, peer_format = FORMATS[form]
         self.peer_file = run([HERE / "peers/llama_cpp.sh", "model", folder, peer_format]).strip()
         self.flags = [*flags, "--model-path", folder] if flags else ["--model-path", self.peer_file]
-        if form.endswith(INT8):
-            self.flags += ["--block-activations", "int8"]
+        if "-" in form:
+            self.flags += ["--block-activations", form.rsplit("-", 1)[1]]
         self.probes = []
         self.openvino_version = None
         if args.openvino:  # it reads no bf16 file

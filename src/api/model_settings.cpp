@@ -53,7 +53,8 @@ Result<engine::EngineOptions> engine_options(const ModelSettings& f) {
   }
   ASSIGN_OR_RETURN(o.load_format, engine::parse_load_format(f.load_format));
   ASSIGN_OR_RETURN(o.quantization, checkpoint::parse_quantization(f.quantization));
-  o.int8_activations = f.block_activations == "int8";
+  o.int8_activations.reset();
+  if (f.block_activations != "auto") o.int8_activations = f.block_activations == "int8";
   ASSIGN_OR_RETURN(o.pooling, checkpoint::parse_pool_kind(f.pooling));
   o.context_length = f.context_length;
   o.max_running_requests = f.max_running_requests;

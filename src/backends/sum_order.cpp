@@ -99,7 +99,7 @@ constexpr std::string_view kTileBlockOrder =
 constexpr std::string_view kByteOrder =
     "one chain over the blocks of 32 K (16 of q2_k, q3_k and q6_k), ascending, from 0: the block's sum of integer "
     "products, exact, times the weight's factor, rounded, times the factor of x; then the minimum times the sum of the "
-    "block's x";
+    "block's x; behind every 256 K the outliers among them, times the weight, rounded";
 
 const Order kCuda[] = {
     {{"linear_blocks", "lm_head_argmax_blocks"}, kChain},

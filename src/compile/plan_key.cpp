@@ -72,10 +72,10 @@ void KeyBuilder::add(std::string_view name, int64_t value) { add(name, std::stri
 void KeyBuilder::add(const Platform& platform) {
   const DeviceInfo& d = platform.device->info();
   [[maybe_unused]] const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
-                                f20, f21, f22] = d;
+                                f20, f21, f22, f23] = d;
   // Not memory_bytes and free_bytes: they decide sizes, and those are in the key themselves. Nor whether kernels
-  // compute, the slots of padding rows, what patches and graphs cost, what captures need, what bf16 is multiplied with
-  // and notes.
+  // compute, the slots of padding rows, what patches and graphs cost, what captures need, what bf16 and blocks are
+  // multiplied with and notes.
   add("device", fmt::format("{}/{}/{}/{}/{}", device_kind_name(d.kind), d.name, d.isa, d.order, d.threads));
   add("abilities", fmt::format("{}/{}/{}/{}/{}/{}", d.host_visible, d.live_sizes, d.asynchronous, d.captures, d.patches,
                                dtype_name(d.index_dtype)));

@@ -69,6 +69,9 @@ struct DeviceInfo {
   // attended by kernels whose sums may differ.
   bool row_invariant = true;
   bool bf16_dots = false;  // products of bf16 with packed weights are faster there than those of fp32
+  // Products of GGUF blocks with activations that are rounded to int8 are faster than those with floats, at every
+  // number of rows where one of them is.
+  bool int8_blocks = false;
   ReadAhead read_ahead;
   std::vector<std::string> notes;  // for people: versions, what is missing, what is a model of the real thing
 };

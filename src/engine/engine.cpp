@@ -20,15 +20,16 @@ namespace reprise::engine {
 namespace {
 
 // Reports what became of the weights: a device without kernels on packed ones has them unpacked, against the plan.
-Status tell_quantisation(const checkpoint::QuantPlan& plan, const std::vector<DerivedParam>& derived) {
+// `int8_asked`: a setting asks for int8 activations, which then must be of use.
+Status tell_quantisation(const checkpoint::QuantPlan& plan, const std::vector<DerivedParam>& derived, bool int8_asked) {
   std::unordered_set<std::string_view> stored;
   for (const DerivedParam& d : derived)
     for (const ParamPart& part : d.parts)
       if (part.recipe == Recipe::StoredBlocks) stored.insert(part.tensor);
-  if (plan.int8_activations && stored.empty())
+  if (int8_asked && stored.empty())
     return error(Code::Unsupported,
                  "`block_activations` int8: no weights of this model stay in GGUF or MXFP4 blocks on this device; "
-                 "allowed: auto");
+                 "allowed: auto, float");
   if (plan.linears.empty()) return Status::ok();
   checkpoint::QuantPlan done = plan;
   for (auto& [name, linear] : done.linears)
@@ -168,7 +169,10 @@ Status Engine::choose_numbers() {
   }
   if (!options_.kv_dtype) options_.kv_dtype = options_.dtype;
   options_.quantization = quantisation.format;
-  quantisation.int8_activations = options_.int8_activations;
+  if (!options_.int8_activations)
+    options_.int8_activations =
+        checkpoint() && usual_int8_activations(count_weights(*checkpoint(), quantisation), platform_.device->info());
+  quantisation.int8_activations = *options_.int8_activations;
   quantisation_ = std::make_shared<const checkpoint::QuantPlan>(std::move(quantisation));
   options_.graph.pipeline.quantisation = quantisation_;
   if (options_.member)
@@ -210,6 +214,7 @@ Status Engine::open() {
   ASSIGN_OR_RETURN(files_, ModelFiles::open(options_));
   for (const std::string& text : files_.config.fields.notices) log::notice("{}", text);
   ASSIGN_OR_RETURN(options_.context_length, files_.choose_context(options_.context_length));
+  const bool int8_asked = options_.int8_activations.value_or(false);
   const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
   RETURN_IF_ERROR(choose_numbers());
   const DeviceInfo& device = platform_.device->info();
@@ -273,7 +278,7 @@ Status Engine::open() {
   ASSIGN_OR_RETURN(params_, ParamStore::create(std::move(params), *platform_.device, std::move(lent)));
   std::vector<DerivedParam> derived = builder.derived();
   if (tower_) derived.insert(derived.end(), tower_->derived().begin(), tower_->derived().end());
-  RETURN_IF_ERROR(tell_quantisation(*quantisation_, derived));
+  RETURN_IF_ERROR(tell_quantisation(*quantisation_, derived, int8_asked));
   times_.compile_s = seconds_since(start);
   step_bytes_ = builder.bytes_per_step();
   expert_bytes_ = builder.expert_bytes();

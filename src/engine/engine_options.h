@@ -50,7 +50,8 @@ struct EngineOptions {
   std::optional<DType> kv_dtype;  // nullopt = auto: the model's dtype; I8: a scale per row
   LoadFormat load_format = LoadFormat::Auto;
   checkpoint::Quantization quantization = checkpoint::Quantization::Auto;  // afterwards: what the weights are
-  bool int8_activations = false;       // of weights in blocks: QuantPlan::int8_activations
+  // Of weights in blocks: QuantPlan::int8_activations. nullopt: usual_int8_activations() of memory_rules.h.
+  std::optional<bool> int8_activations = false;
   int64_t context_length = 0;          // 0: the model's
   int64_t max_running_requests = 0;    // 0: by the device's memory (memory_rules.h); so the next one
   int64_t chunked_prefill_size = 0;    // most tokens of one step

@@ -79,16 +79,30 @@ Result<double> mem_fraction(const FractionInputs& in) {
   return fraction;
 }
 
+WeightCount count_weights(const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantPlan& plan) {
+  WeightCount n;
+  for (const auto& t : checkpoint.tensors()) {
+    n.all += t.elements();
+    if (plan.of(t.name).scheme == checkpoint::LinearScheme::Packed) n.packed += t.elements();
+  }
+  return n;
+}
+
+namespace {
+
+constexpr int64_t kSmall = 250'000'000;  // weights of a model that shows each rounding and is fast all the same
+
+}  // namespace
+
+bool usual_int8_activations(const WeightCount& weights, const DeviceInfo& device) {
+  return device.int8_blocks && weights.packed > 0 && weights.all > kSmall;
+}
+
 UsualDtype usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint,
                        const checkpoint::QuantPlan& plan, const DeviceInfo& device) {
   if (fields.dtype) return {*fields.dtype};
   if (!checkpoint) return {DType::BF16};
-  int64_t elements = 0, packed = 0;
-  for (const auto& t : checkpoint->tensors()) {
-    elements += t.elements();
-    if (plan.of(t.name).scheme == checkpoint::LinearScheme::Packed) packed += t.elements();
-  }
-  constexpr int64_t kSmall = 250'000'000;
+  const auto [elements, packed] = count_weights(*checkpoint, plan);
   if (elements > kSmall) return {DType::BF16, "above 250 million weights"};
   // Nearly all: norms and routers are floats in every file, and what is unpacked would be rounded.
   if (packed * 10 < elements * 9 || device.kind != DeviceKind::Cpu) return {DType::F32, "up to 250 million weights"};

@@ -49,6 +49,14 @@ struct UsualDtype {
 UsualDtype usual_dtype(const checkpoint::ModelConfigFields& fields, const checkpoint::Checkpoint* checkpoint,
                        const checkpoint::QuantPlan& plan, const DeviceInfo& device);
 
+struct WeightCount {
+  int64_t all = 0, packed = 0;  // numbers; of them, in blocks that stay packed
+};
+WeightCount count_weights(const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantPlan& plan);
+// Whether activations are rounded to int8 when no option says it (QuantPlan::int8_activations): of weights in blocks,
+// where the device is faster so, but for small models, which show each rounding.
+bool usual_int8_activations(const WeightCount& weights, const DeviceInfo& device);
+
 // Settings that are 0 get their defaults; lists of sizes lose what cannot occur. Says which values are in effect.
 Status fill_defaults(EngineOptions& options, const DeviceInfo& device);
 

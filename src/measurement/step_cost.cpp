@@ -54,7 +54,7 @@ DType multiplied(const engine::Engine& engine) {
   using enum checkpoint::Quantization;
   const auto& o = engine.options();
   const bool int8 = o.quantization == W8A8Int8 || o.quantization == ModelSlim || o.quantization == CompressedTensors;
-  return int8 || o.int8_activations ? DType::I8 : engine.dtype();
+  return int8 || o.int8_activations.value_or(false) ? DType::I8 : engine.dtype();
 }
 
 see::MachineSpeed between(const see::MachineSpeed& before, const see::MachineSpeed& after) {

@@ -25,11 +25,12 @@ std::vector<Setting> model_rows() {
                  "auto: what the checkpoint is; none: GGUF blocks are unpacked; w8a8_int8: a float model becomes int8 "
                  "while it is loaded",
                  "auto")),
-      by_model(choice("block_activations", {"auto", "int8"},
-                      "what weights in GGUF or MXFP4 blocks are multiplied with; auto: the activations as they are; "
-                      "int8: each 32 of them rounded to 8 bits, as llama.cpp and OpenVINO do: faster prompts and "
-                      "batches, other bits",
-                      "auto")),
+      by_model(
+          choice("block_activations", {"auto", "float", "int8"},
+                 "what weights in GGUF or MXFP4 blocks are multiplied with; float: the activations as they are; "
+                 "int8: each 32 of them rounded to 8 bits but for outliers: faster prompts and batches; auto: int8 "
+                 "above 250 million weights on x86-64 processors without tile registers, else float",
+                 "auto")),
       choice("mla_prefill", {"absorbed", "expanded"},
              "prompts of DeepSeek models: absorbed has the bits of decoding; expanded makes keys and values where that "
              "is fewer operations",

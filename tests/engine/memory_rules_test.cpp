@@ -178,5 +178,14 @@ TEST(MemoryRules, KvPagesAndTheFractionToSet) {
   EXPECT_NE(never.status().message().find("too small for this model at any fraction"), std::string::npos);
 }
 
+TEST(UsualActivations, AreInt8WhereThatIsFasterAndTheModelIsNotSmall) {
+  DeviceInfo fast, slow;
+  fast.int8_blocks = true;
+  EXPECT_TRUE(usual_int8_activations({250'000'001, 1}, fast));
+  EXPECT_FALSE(usual_int8_activations({250'000'000, 250'000'000}, fast));
+  EXPECT_FALSE(usual_int8_activations({600'000'000, 0}, fast));
+  EXPECT_FALSE(usual_int8_activations({600'000'000, 600'000'000}, slow));
+}
+
 }  // namespace
 }  // namespace reprise::engine::memory_rules_test

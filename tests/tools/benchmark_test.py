@@ -272,17 +272,17 @@ class BlockActivations(unittest.TestCase):
     def test_the_ways_take_turns_on_each_file(self):
         data = self.measured()
         self.assertEqual([e["form"] for e in data], ["Q8_0", "Q4_K_M", "Q4_0"])
-        once = ["auto", "auto", "int8", "int8", "openvino", "int8", "int8", "openvino", "auto", "auto"]
+        once = ["float", "float", "int8", "int8", "openvino", "int8", "int8", "openvino", "float", "float"]
         self.assertEqual(self.ways, 3 * once)
 
     def test_both_tables(self):
         lines = benchmark.show_block_activations(self.measured())
         self.assertEqual(lines[:3], [
-            "| prefill 512 | auto | int8 | share of the int8 peak | OpenVINO | int8 x auto | int8 x OpenVINO |",
+            "| prefill 512 | float | int8 | share of the int8 peak | OpenVINO | int8 x float | int8 x OpenVINO |",
             "|---|---|---|---|---|---|---|",
             "| Q8_0 | 10.0, 90.0 | 30.0, 60.0 | 52 % | 40.0, 40.0 | 0.67 | 1.50 |"])
         self.assertEqual(lines[6:9], ["| decode, batch | 1 | 4 | 16 | 64 |", "|---|---|---|---|---|",
-                                      "| Q8_0, auto | 20.0, 100 | 20.0, 100 | 20.0, 100 | 20.0, 100 |"])
+                                      "| Q8_0, float | 20.0, 100 | 20.0, 100 | 20.0, 100 | 20.0, 100 |"])
 
 
 class Roof(unittest.TestCase):

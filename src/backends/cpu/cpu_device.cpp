@@ -413,6 +413,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options)
   info.threads = threads;
   info.live_sizes = options.live_sizes;
   info.bf16_dots = has_fast_bf16(options.isa);
+  info.int8_blocks = has_fast_int8_blocks(options.isa);
   info.read_ahead.refusal = "a CPU reads ahead by itself, and asking for more gained nothing";
   info.name = fmt::format("cpu ({} thread{}, {})", threads, threads == 1 ? "" : "s", info.isa);
   if (options.member && threads > ranks::Member::kMaxThreads)

@@ -219,5 +219,6 @@ bool bf16_dot_is_fast() {
 }
 
 bool has_fast_bf16(Isa isa) { return has_block_tiles(isa) || (is_avx512(isa) && bf16_dot_is_fast()); }
+bool has_fast_int8_blocks(Isa isa) { return isa == Isa::Avx512 || isa == Isa::Avx2; }
 
 }  // namespace reprise::cpu

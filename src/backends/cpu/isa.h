@@ -107,5 +107,8 @@ std::string why_no_amx();
 bool bf16_dot_is_fast();
 // Whether rows of bf16 are multiplied with GGUF blocks faster than rows of fp32 are.
 bool has_fast_bf16(Isa isa);
+// Whether weights in GGUF blocks are multiplied faster by int8 than by floats. On tile registers they are not; sets
+// that were not measured count as slow.
+bool has_fast_int8_blocks(Isa isa);
 
 }  // namespace reprise::cpu

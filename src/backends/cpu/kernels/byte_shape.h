@@ -7,9 +7,14 @@
 
 namespace reprise::cpu {
 
-// Words from one row to the next: the numbers, and a factor and a sum of each 16 of them at most; the extra line keeps
-// rows off each other's cache sets.
-[[maybe_unused]] static constexpr int64_t byte_x_stride(int64_t k) { return (k / 4 + k / 16 * 2 + 15) / 16 * 16 + 16; }
+// Outliers are added to the sums once so many k are done (byte_sums.h).
+static constexpr int64_t kByteChunk = 256;
+[[maybe_unused]] static constexpr int64_t byte_chunks(int64_t k) { return (k + kByteChunk - 1) / kByteChunk; }
+// Words from one row to the next: the numbers, a factor and a sum of each 16 of them at most, and the outliers: a word
+// for each chunk, a place and a number for each 32; the extra line keeps rows off each other's cache sets.
+[[maybe_unused]] static constexpr int64_t byte_x_stride(int64_t k) {
+  return (k / 4 + k / 16 * 2 + byte_chunks(k) + k / 32 * 2 + 15) / 16 * 16 + 16;
+}
 // All rows, of which every thread prepares its share.
 [[maybe_unused]] static constexpr size_t byte_rows_bytes(int64_t rows, int64_t k) {
   return static_cast<size_t>(rows * byte_x_stride(k)) * 4;

@@ -2,8 +2,9 @@
 //
 // The integers of a block are added up exactly; then, block by block from the first one on, sum = fma(s d, dx, sum)
 // with the block's integer sum s as a float, the weight's factor d and the row's factor dx, s d rounded; and where the
-// format has minima sum = fma(m, X, sum) with the row's sum X = dx times its integers. Nothing else is rounded, so the
-// bits are those of every instruction set, tile and number of rows.
+// format has minima sum = fma(m, X, sum) with the row's sum X = dx times its integers, and its outliers. Behind every
+// 256 k their outliers follow, sum = fma(x, q d, sum) with the weight's integer q, q d rounded. Nothing else is
+// rounded, so the bits are those of every instruction set, tile and number of rows.
 //
 // Few rows unpack weights in registers; for more a strip of columns becomes words in scratch memory once per block of
 // rows, and the tiles of all rows read it there. Internal linkage, as linear_tiles.h.
@@ -15,12 +16,36 @@
 namespace reprise::cpu::REPRISE_ISA {
 namespace {
 
-constexpr int64_t kByteBlocks =
-    16;  // of a strip at once: 16 KiB of words on AVX-512, half of it where blocks have 16 k
+// Blocks of a strip at once: 8 KiB of words on AVX-512.
+template <class P>
+constexpr int64_t kByteBlocks = kByteChunk / P::kBlockK;
+constexpr int64_t kMostByteBlocks = kByteChunk / 16;
 
 struct ByteFactorStrip {
-  alignas(64) float d[kByteBlocks * kStripColumns], m[kByteBlocks * kStripColumns];
+  alignas(64) float d[kMostByteBlocks * kStripColumns], m[kMostByteBlocks * kStripColumns];
 };
+
+// Calls body(place among the k of the row, number) for the outliers of a chunk of a row, in their order.
+template <class Body>
+inline __attribute__((always_inline)) void each_outlier(const ByteRows& row, int64_t k, int64_t chunk,
+                                                        const Body& body) {
+  const OutlierPlaces outliers(row.outliers, k);
+  for (uint32_t left = outliers.chunks[chunk]; left != 0; left &= left - 1) {
+    const int64_t u = chunk * (kByteChunk / kUnitK) + std::countr_zero(left);
+    body(u * kUnitK + outliers.places[u], std::bit_cast<float>(outliers.numbers[u]));
+  }
+}
+
+// The weights of one k of a register of columns: their integers times the block's factors. `words` holds that k and
+// three more; it is number `place` of its group of eight.
+template <bool kSigned, int kOffset>
+inline __attribute__((always_inline)) Reg weights_of(Words words, int64_t place, Reg d) {
+  const auto up = static_cast<uint32_t>(24 - 8 * (place / 2));
+  const Words first = words << up;
+  const SignedWords signed_first = reinterpret_cast<SignedWords>(first);
+  const Words integers = kSigned ? reinterpret_cast<Words>(signed_first >> 24) : first >> 24;
+  return reg_mul(reg_of_integers(integers - static_cast<uint32_t>(kOffset)), d);
+}
 
 // s[m][j] += the products of one word of MR rows with those of NV registers of columns.
 template <bool kSigned, bool kNarrow, int MR, int NV>
@@ -188,20 +213,88 @@ inline void byte_columns(const ByteRows& x, const BlockWalk<P>& at, int64_t firs
     if (columns > 0) byte_columns<P, MR, NV / 2>(x, at, first, blocks, column, c, columns, ahead);
 }
 
-// Blocks that all passes over the columns go through before the next ones: those that stay in the first-level cache, or
-// all where one pass is as wide as the panel.
+// The weights of one k of NV registers of columns from `column` on, unpacked for them alone.
+template <class P, int NV>
+inline __attribute__((always_inline)) void unpack_one_k(const PackedPanel& a, int64_t k, int column,
+                                                        Reg (&weights)[NV]) {
+  const BlockWalk<P> at(a.panel, k / P::kBlockK);
+  BytePlaces group = byte_places_of(at, column);
+  group.step(k % P::kBlockK / kGroupK * kGroupBytes<P>);
+  const int64_t place = k % kGroupK;
+  const ByteFactors<P, NV> f(at, column);
+  const auto each = [&](auto odd) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (int j = 0; j < NV; ++j) {
+      const ByteWords w = byte_words_of<P>(group, j * kLanes);
+      weights[j] = weights_of<kByteForm<P>.is_signed, kByteForm<P>.offset>(odd ? w.odd : w.even, place, f.d[j]);
+    }
+  };
+  if (place % 2)
+    each(std::true_type());
+  else
+    each(std::false_type());
+}
+
+// The outliers of a chunk of few rows. Rows often have theirs at the same place.
+template <class P>
+__attribute__((noinline)) void add_few_outliers(const ByteRows& x, const PackedPanel& a, int64_t chunk) {
+  constexpr int kMost = 32 / kLanes;
+  const OutlierPlaces of(x.outliers, a.k);
+  uint32_t any = 0;
+  for (int64_t r = 0; r < a.rows; ++r) any |= of.chunks[r * x.stride + chunk];
+  for (; any != 0; any &= any - 1) {
+    const int bit = std::countr_zero(any);
+    const int64_t u = chunk * (kByteChunk / kUnitK) + bit;
+    uint32_t rows = 0;
+    for (int64_t r = 0; r < a.rows; ++r) rows |= (of.chunks[r * x.stride + chunk] >> bit & 1) << r;
+    while (rows != 0) {
+      const uint32_t place = of.places[std::countr_zero(rows) * x.stride + u];
+      uint32_t there = 0;
+      for (uint32_t left = rows; left != 0; left &= left - 1)
+        if (const int r = std::countr_zero(left); of.places[r * x.stride + u] == place) there |= 1u << r;
+      rows &= ~there;
+      const auto add = [&]<int NV>(int column) __attribute__((always_inline)) {
+        Reg weights[NV];
+        unpack_one_k<P, NV>(a, u * kUnitK + place, a.first + column, weights);
+        for (uint32_t left = there; left != 0; left &= left - 1) {
+          const int r = std::countr_zero(left);
+          const Reg by = reg_splat(std::bit_cast<float>(of.numbers[r * x.stride + u]));
+          float* c = a.c + r * kPanelColumns + column;
+#pragma GCC unroll 16
+          for (int j = 0; j < NV; ++j) reg_store(c + j * kLanes, reg_fma(by, weights[j], reg_load(c + j * kLanes)));
+        }
+      };
+      int column = 0;
+      for (; column + 32 <= a.columns; column += 32) add.template operator()<kMost>(column);
+      for (; column < a.columns; column += kLanes) add.template operator()<1>(column);
+    }
+  }
+}
+// Whether any of the rows has an outlier.
+inline bool has_outliers(const ByteRows& x, int64_t rows, int64_t k) {
+  uint32_t any = 0;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < byte_chunks(k); ++c) any |= x.outliers[r * x.stride + c];
+  return any != 0;
+}
+
+// Blocks that all passes over the columns go through before the next ones: those of a chunk, or all where one pass is
+// as wide as the panel and no outlier is added between two chunks.
 template <class P, int MR = kFewByteRows>
 inline void few_byte_rows(const ByteRows& x, const PackedPanel& a) {
   if constexpr (MR > 1)
     if (a.rows < MR) return few_byte_rows<P, MR - 1>(x, a);
   constexpr int kWidth = byte_registers(MR) * kLanes;
-  const int64_t passes = (a.columns + kWidth - 1) / kWidth, at_once = passes == 1 ? x.blocks : 256 / P::kBlockK;
+  const int64_t passes = (a.columns + kWidth - 1) / kWidth, chunk = kByteBlocks<P>;
+  const bool outliers = has_outliers(x, a.rows, a.k);
+  const int64_t at_once = passes == 1 && !outliers ? x.blocks : chunk;
   for (int64_t b = 0; b < x.blocks; b += at_once) {
     const int64_t n = std::min(at_once, x.blocks - b), bytes = n * P::kBlockBytes;
     const BlockWalk<P> at(a.panel, b);
     const char* next = reinterpret_cast<const char*>(at.block) + (passes == 1 ? kPackedAhead : bytes);
     SharedAhead ahead{next, bytes, passes};
     byte_columns<P, MR>(x, at, b, n, a.first, a.c, a.columns, ahead);
+    if (outliers) add_few_outliers<P>(x, a, b / chunk);
   }
 }
 
@@ -229,14 +322,14 @@ constexpr int kByteStripRows = 6;
 
 // What the tiles of a strip know of a format: the words of a block, whether it has minima, bytes with a sign and an
 // offset, and how many products sums of 16 bits may take.
-template <int kOfBlock, bool kLeast, bool kSign, bool kStarts, int kNarrow>
+template <int kOfBlock, bool kLeast, bool kSign, int kStarts, int kNarrow>
 struct ByteStripForm {
-  static constexpr int kWords = kOfBlock, kRun = kNarrow;
-  static constexpr bool kMinimum = kLeast, kSigned = kSign, kOffset = kStarts;
+  static constexpr int kWords = kOfBlock, kRun = kNarrow, kMinus = kStarts;
+  static constexpr bool kMinimum = kLeast, kSigned = kSign, kOffset = kStarts != 0;
 };
 template <class P>
 using ByteStripOf = ByteStripForm<static_cast<int>(P::kBlockK / 4), P::kMinimum, kByteForm<P>.is_signed,
-                                  kByteForm<P>.offset != 0, narrow_products<P>()>;
+                                  kByteForm<P>.offset, narrow_products<P>()>;
 
 template <class F, int MR, int NV>
 inline __attribute__((always_inline)) void add_strip_words(Words (&s)[MR][NV], RowsOfThree<uint32_t, MR>& x,
@@ -304,6 +397,26 @@ inline void byte_strip_rows(int64_t count, const ByteRows& x, const uint32_t* st
   }
 }
 
+// c[m][0, width) += the outliers of a chunk, whose first block is `first`.
+template <class F>
+__attribute__((noinline)) void add_strip_outliers(const ByteRows& x, int64_t rows, const uint32_t* strip,
+                                                  const ByteFactorStrip& factors, int64_t first, float* c, int width) {
+  const int64_t block_k = 4 * F::kWords, k = x.blocks * block_k, chunk = first * block_k / kByteChunk;
+  for (int64_t r = 0; r < rows; ++r, c += kPanelColumns)
+    each_outlier(x.from(r), k, chunk, [&](int64_t at, float number) {
+      const int64_t inside = at - chunk * kByteChunk, group = inside / kGroupK, place = inside % kGroupK;
+      const uint32_t* words = strip + (2 * group + place % 2) * kStripColumns;
+      const float* d = factors.d + inside / block_k * kStripColumns;
+      const Reg by = reg_splat(number);
+      for (int j = 0; j < width; j += kLanes) {
+        Words w;
+        std::memcpy(&w, words + j, sizeof w);
+        const Reg weights = weights_of<F::kSigned, F::kMinus>(w, place, reg_load(d + j));
+        reg_store(c + j, reg_fma(by, weights, reg_load(c + j)));
+      }
+    });
+}
+
 // All tiles of one strip; `bytes` from `next` on are fetched meanwhile, evenly.
 template <class F>
 __attribute__((noinline)) void byte_strip(const ByteRows& x, int64_t rows, const uint32_t* strip,
@@ -319,18 +432,20 @@ __attribute__((noinline)) void byte_strip(const ByteRows& x, int64_t rows, const
     byte_strip_rows<F>(r.end - r.begin, x.from(r.begin), strip, factors, first, blocks, c + r.begin * kPanelColumns,
                        width, mine);
   }
+  add_strip_outliers<F>(x, rows, strip, factors, first, c, width);
 }
 
 // All rows of a panel.
 template <class P>
 __attribute__((noinline)) void byte_product(const PackedPanel& a) {
   const int64_t blocks = a.k / P::kBlockK;
-  const ByteRows x{static_cast<const uint32_t*>(a.x), a.whole, a.stride, blocks};
+  const ByteRows x{static_cast<const uint32_t*>(a.x), a.whole, reinterpret_cast<const uint32_t*>(a.whole + 2 * blocks),
+                   a.stride, blocks};
   if (a.rows <= kFewByteRows) return few_byte_rows<P>(x, a);
   auto* strip = reinterpret_cast<uint32_t*>(a.strip);
   ByteFactorStrip factors;
-  for (int64_t b = 0; b < blocks; b += kByteBlocks) {
-    const int64_t n = std::min(kByteBlocks, blocks - b), bytes = n * P::kBlockBytes;
+  for (int64_t b = 0; b < blocks; b += kByteBlocks<P>) {
+    const int64_t n = std::min(kByteBlocks<P>, blocks - b), bytes = n * P::kBlockBytes;
     const BlockWalk<P> at(a.panel, b);
     const char* next = reinterpret_cast<const char*>(at.block) + bytes;
     for (int j = 0; j < a.columns; j += kStripColumns) {
