@@ -208,6 +208,14 @@ void Engine::note_dtype() {
   log::notice("{}", files_.config.fields.notices.back());
 }
 
+// A model that cannot be cut so, and ranks that would not fit, are told before anything is loaded.
+Status Engine::check_ranks() const {
+  const DeviceInfo& device = platform_.device->info();
+  RETURN_IF_ERROR(engine::check_ranks(options_, *files_.spec, files_.config, device));
+  return options_.member ? agree_on_model(*options_.member, options_, files_.config.fields, checkpoint(), device)
+                         : Status::ok();
+}
+
 Status Engine::open() {
   RETURN_IF_ERROR(fill_defaults(options_, platform_.device->info()));
   RETURN_IF_ERROR(check_options(options_));
@@ -218,9 +226,7 @@ Status Engine::open() {
   const bool any_dtype = !options_.dtype, any_kv_dtype = !options_.kv_dtype;
   RETURN_IF_ERROR(choose_numbers());
   const DeviceInfo& device = platform_.device->info();
-  RETURN_IF_ERROR(check_ranks(options_, *files_.spec, files_.config, device));
-  if (options_.member)
-    RETURN_IF_ERROR(agree_on_model(*options_.member, options_, files_.config.fields, checkpoint(), device));
+  RETURN_IF_ERROR(check_ranks());
   RETURN_IF_ERROR(choose_adapters());
   RETURN_IF_ERROR(check_tower());
 

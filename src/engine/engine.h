@@ -225,6 +225,7 @@ class Engine final : public Executor {
   Status compile(std::unique_ptr<ProgramBuilder> builder);
   Status capture(ProgramBuilder& builder);
   void choose_streams();
+  Status check_ranks() const;
   Status choose_adapters();
   Result<std::vector<kv::KvPool>> ledgers(int64_t pages) const;
   bool front() const { return !options_.member || options_.member->world().front(); }
