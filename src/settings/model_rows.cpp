@@ -29,7 +29,7 @@ std::vector<Setting> model_rows() {
           choice("block_activations", {"auto", "float", "int8"},
                  "what weights in GGUF or MXFP4 blocks are multiplied with; float: the activations as they are; "
                  "int8: each 32 of them rounded to 8 bits but for outliers: faster prompts and batches; auto: int8 "
-                 "above 250 million weights on x86-64 processors without tile registers, else float",
+                 "above 250 million weights with AVX-512 and no tile registers, else float",
                  "auto")),
       choice("mla_prefill", {"absorbed", "expanded"},
              "prompts of DeepSeek models: absorbed has the bits of decoding; expanded makes keys and values where that "

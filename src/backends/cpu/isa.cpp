@@ -219,6 +219,7 @@ bool bf16_dot_is_fast() {
 }
 
 bool has_fast_bf16(Isa isa) { return has_block_tiles(isa) || (is_avx512(isa) && bf16_dot_is_fast()); }
-bool has_fast_int8_blocks(Isa isa) { return isa == Isa::Avx512 || isa == Isa::Avx2; }
+// With AVX2 formats of up to six bits are faster so, and Q8_0 is not on every processor.
+bool has_fast_int8_blocks(Isa isa) { return isa == Isa::Avx512; }
 
 }  // namespace reprise::cpu
