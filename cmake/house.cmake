@@ -27,7 +27,7 @@ if(CCACHE)
 endif()
 
 option(REPRISE_UNITY "Compile a target's source files several at a time; ./dev does in a build from nothing" OFF)
-set(REPRISE_UNITY_FILES 16 CACHE STRING "How many at most; more are quicker where no file is compiled again")
+set(REPRISE_UNITY_FILES 32 CACHE STRING "How many at most; fewer are quicker where files are compiled again")
 
 # house_unity(TARGET APART regex...): what several files include is then read and instantiated once, which makes a build
 # from nothing twice as fast, and one of a single changed file slower. Names in the unnamed namespaces of a target must

@@ -58,6 +58,8 @@ struct LiveRequest {
     return image_key;
   }
 
+  int64_t most_tokens() const { return result.prompt_tokens + most_new_tokens; }
+
   // Whose turn it takes.
   uint64_t call() const { return request.call != 0 ? request.call : kOwnCalls + id; }
 

@@ -1,4 +1,4 @@
-// Mail, bounds and the loop; the pages are in scheduler_pages.cpp, the steps in scheduler_step.cpp.
+// Requests and the loop; the pages are in scheduler_pages.cpp, the steps in scheduler_step.cpp and scheduler_run.cpp.
 #include "sched/scheduler.h"
 
 #include <algorithm>
@@ -8,21 +8,10 @@
 #include "base/elapsed.h"
 #include "base/log.h"
 #include "sched/model_drafter.h"
+#include "sched/request_limits.h"
 
 namespace reprise::sched {
 namespace {
-
-struct PolicyName {
-  Policy policy;
-  std::string_view name;
-};
-constexpr PolicyName kPolicies[] = {{Policy::Fcfs, "fcfs"},
-                                    {Policy::LongestPrefix, "lpm"},
-                                    {Policy::DfsWeight, "dfs-weight"},
-                                    {Policy::Random, "random"},
-                                    {Policy::LongestOutput, "lof"}};
-
-int64_t tokens_of(const LiveRequest& r) { return r.result.prompt_tokens + r.most_new_tokens; }
 
 // What of the options the executor allows.
 SchedulerOptions effective(SchedulerOptions o, engine::Executor& executor) {
@@ -48,44 +37,14 @@ SchedulerOptions effective(SchedulerOptions o, engine::Executor& executor) {
 
 }  // namespace
 
-Result<Policy> parse_policy(std::string_view name) {
-  for (const PolicyName& p : kPolicies)
-    if (p.name == name) return p.policy;
-  return invalid("\"{}\" is not a schedule policy; allowed: fcfs, lpm, dfs-weight, random, lof", name);
-}
-
-std::string_view policy_name(Policy policy) {
-  for (const PolicyName& p : kPolicies)
-    if (p.policy == policy) return p.name;
-  return "?";
-}
-
-std::string_view overlap_stop_name(OverlapStop why) {
-  constexpr std::string_view kNames[] = {"", "host_draw", "grammar", "penalties", "preemption", "drafts"};
-  static_assert(std::size(kNames) == static_cast<size_t>(OverlapStop::kCount));
-  return kNames[static_cast<size_t>(why)];
-}
-
-std::string_view run_stop_name(RunStop why) {
-  constexpr std::string_view kNames[] = {"",          "waiting", "prompt", "host_draw", "grammar",
-                                         "penalties", "pages",   "ended",  "failed"};
-  static_assert(std::size(kNames) == static_cast<size_t>(RunStop::kCount));
-  return kNames[static_cast<size_t>(why)];
-}
-
-int64_t retry_after_s(const SchedulerStats& s) {
-  if (s.tokens_per_s <= 0) return 1;
-  const double wait = std::ceil(static_cast<double>(s.waiting_tokens) / s.tokens_per_s);
-  return static_cast<int64_t>(std::clamp(wait, 1.0, static_cast<double>(kLongestRetry)));
-}
-
 Scheduler::Scheduler(engine::Executor& executor, SchedulerOptions options, Observer* observer)
     : executor_(executor),
-      image_keys_(executor.vocab_size()),
       options_(effective(std::move(options), executor)),
       observer_(observer),
       pages_(executor, options_.prefix_cache),
-      admission_(options_, pages_, running_) {
+      admission_(options_, pages_, running_),
+      image_keys_(executor.vocab_size()),
+      mailbox_(options_) {
   start_speculation();
   publish();
 }
@@ -124,143 +83,47 @@ Scheduler::~Scheduler() {
   forget_finished();
 }
 
-// Images lie in the prompt, one behind the other, and the executor takes them.
-Status Scheduler::check_images(const Request& request) const {
-  int64_t end = 0;
-  for (const engine::SequenceImage& i : request.images) {
-    const int64_t most = executor_.max_image_rows(), count = i.high * i.wide;
-    if (most == 0) return error(Code::Unsupported, "this model reads no images");
-    if (count < 1 || count > most) return invalid("an image of {} tokens; allowed: 1 to {}", count, most);
-    if (!i.input || i.first < end || i.first + count > static_cast<int64_t>(request.prompt.size()))
-      return error(Code::Internal, "an image at token {} of {}", i.first, request.prompt.size());
-    end = i.first + count;
-  }
-  return Status::ok();
-}
-
-Status Scheduler::check(const Request& request) const {
-  const int64_t vocab = executor_.vocab_size(), context = executor_.context_length();
-  const auto size = static_cast<int64_t>(request.prompt.size());
-  if (!request.sink) return invalid("a request needs a sink");
-  if (size == 0) return invalid("the prompt is empty; at least one token is needed");
-  const bool pooled = executor_.pooled_size() > 0;
-  if (pooled && size > context) return invalid("the text is {} tokens long and the context {}", size, context);
-  if (executor_.whole_prompts() && size > executor_.max_step_tokens())
-    return invalid("the text is {} tokens long, and a step computes {} (`chunked_prefill_size`)", size,
-                   executor_.max_step_tokens());
-  if (request.score_from) {
-    if (pooled) return error(Code::Unsupported, "this model gives vectors or scores of texts, and predicts no tokens");
-    if (*request.score_from < 1 || *request.score_from >= size)
-      return invalid("a prompt of {} tokens scored from {} on; allowed: 1 to the last", size, *request.score_from);
-    if (size > context) return invalid("the text is {} tokens long and the context {}", size, context);
-  } else if (!pooled && size >= context) {
-    return invalid("the prompt is {} tokens long and the context {}: there is no room for an answer", size, context);
-  }
-  for (int32_t id : request.prompt)
-    if (id < 0 || id >= vocab)
-      return invalid("the prompt holds token {}, which is not in the vocabulary (0 to {})", id, vocab - 1);
-  RETURN_IF_ERROR(check_images(request));
-  const int64_t pages = executor_.kv_pool().total_pages();
-  if (kv::pages_for(size - (request.score_from ? 1 : 0)) > pages)
-    return error(Code::Invalid,
-                 "the prompt of {} tokens needs {} KV pages of {} tokens, but the pool has {} (`max_total_tokens`, "
-                 "`mem_fraction_static`)",
-                 size, kv::pages_for(size), kv::kPageTokens, pages);
-  return request.sampling.check(vocab);
-}
-
-// The last token that is generated needs no place in the cache.
-int64_t Scheduler::most_new_tokens(const Request& request) const {
-  if (executor_.pooled_size() > 0 || request.score_from) return 0;
-  const auto size = static_cast<int64_t>(request.prompt.size());
-  const int64_t room =
-      std::min(executor_.context_length() - size, executor_.kv_pool().total_pages() * kv::kPageTokens - size + 1);
-  return std::min(request.sampling.max_new_tokens, room);
-}
-
-Status Scheduler::place_for(int64_t tokens) const {
-  if (closed_) return error(Code::Busy, "the server is shutting down and takes no new requests");
-  const int64_t most = options_.max_running + options_.max_queued;
-  if (unfinished_.load() >= most)
-    return error(Code::Busy, "{} requests are running or waiting, which is the most this server holds", most);
-  if (options_.max_queued_tokens > 0 && queued_ > 0 && queued_tokens_ + tokens > options_.max_queued_tokens)
-    return error(Code::Busy, "the waiting requests may take {} tokens, and this one {}; at most {} may wait",
-                 queued_tokens_, tokens, options_.max_queued_tokens);
-  return Status::ok();
-}
+Status Scheduler::check(const Request& request) const { return check_request(request, executor_); }
 
 bool Scheduler::full(const Request& request) const {
-  const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + most_new_tokens(request);
-  std::lock_guard lock(mutex_);
-  return !place_for(tokens).is_ok();
+  return !mailbox_.check(static_cast<int64_t>(request.prompt.size()) + most_new_tokens(request, executor_)).is_ok();
 }
 
 Result<RequestId> Scheduler::add(Request request) {
   RETURN_IF_ERROR(check(request));
-  const int64_t most_new = most_new_tokens(request);
+  const int64_t most_new = most_new_tokens(request, executor_);
+  RETURN_IF_ERROR(mailbox_.check(static_cast<int64_t>(request.prompt.size()) + most_new));
   request.cache_salt = salt_with(request.adapter, request.cache_salt);
   if (request.adapter) request.adapter->requests.fetch_add(1);
   if (options_.small_priorities_first) request.priority = -request.priority;
   auto live = std::make_unique<LiveRequest>(0, std::move(request), options_.eos_tokens);
   live->most_new_tokens = most_new;
   live->result.arrived = Clock::now();
-  std::lock_guard lock(mutex_);
-  RETURN_IF_ERROR(lost_);
-  const int64_t tokens = tokens_of(*live);
-  RETURN_IF_ERROR(place_for(tokens));
   if (!live->request.images.empty()) live->image_key = live->request.prompt;
   for (const engine::SequenceImage& i : live->request.images) {
     ASSIGN_OR_RETURN(const int32_t key, image_keys_.key(i.key()));
     std::fill_n(live->image_key.begin() + i.first, i.high * i.wide, key);
   }
-  const RequestId id = last_id_ == 0 ? options_.first_id : last_id_ + options_.id_step;
-  last_id_ = id;
-  live->id = live->result.id = id;
-  ++queued_;
-  queued_tokens_ += tokens;
-  ++stats_.requests;
-  unfinished_.fetch_add(1);
-  mail_.push_back({id, std::move(live), {}, false});
-  wake();
-  return id;
-}
-
-void Scheduler::cancel(RequestId id) {
-  std::lock_guard lock(mutex_);
-  mail_.push_back({id, nullptr, {}, true});
-  wake();
-}
-
-void Scheduler::cancel_all() { cancel(0); }
-
-void Scheduler::close() {
-  std::lock_guard lock(mutex_);
-  closed_ = true;
-}
-
-void Scheduler::post(std::function<void()> what) {
-  std::lock_guard lock(mutex_);
-  mail_.push_back({0, nullptr, std::move(what), false});
-  wake();
+  return mailbox_.add(std::move(live));
 }
 
 SchedulerStats Scheduler::stats() const {
-  std::lock_guard lock(mutex_);
-  SchedulerStats s = stats_;
+  SchedulerStats s;
+  {
+    std::lock_guard lock(stats_mutex_);
+    s = stats_;
+  }
+  const Mailbox::Counts counts = mailbox_.counts();
+  s.requests = counts.accepted;
   // The number of running requests is of the last step's end, and some of them may have ended since.
-  const int64_t unfinished = unfinished_.load();
-  s.running = std::min(s.running, unfinished);
-  s.waiting = unfinished - s.running;
-  s.waiting_tokens = queued_tokens_;
+  s.running = std::min(s.running, counts.unfinished);
+  s.waiting = counts.unfinished - s.running;
+  s.waiting_tokens = counts.waiting_tokens;
   return s;
 }
 
 bool Scheduler::take_mail() {
-  std::vector<Mail> mail;
-  {
-    std::lock_guard lock(mutex_);
-    mail.swap(mail_);
-  }
+  std::vector<Mail> mail = mailbox_.take();
   for (Mail& m : mail) {
     if (m.request) {
       admission_.add(std::move(m.request));
@@ -299,14 +162,7 @@ void Scheduler::finish(LiveRequest& r, FinishReason reason, Status status) {
   if (!good) r.sequence.set_cached(r.shared_pages * kv::kPageTokens);
   pages_.give_back(r);
   if (speculation_) speculation_->end(r);
-  {
-    std::lock_guard lock(mutex_);
-    if (!r.result.admitted) {
-      --queued_;
-      queued_tokens_ -= tokens_of(r);
-    }
-    unfinished_.fetch_sub(1);
-  }
+  mailbox_.ended(r);
   // The observer first: a sink that is told of the end may read the numbers.
   if (observer_) observer_->finished(r.request, r.result);
   r.request.sink->finished(r.result);
@@ -335,19 +191,14 @@ void Scheduler::preempt(LiveRequest& victim) {
   running_.erase(it);
   r->request.sink->preempted();
   admission_.add(std::move(r));
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(stats_mutex_);
   ++stats_.preemptions;
-}
-
-void Scheduler::wake() {
-  wake_.notify_all();
-  if (options_.bell) options_.bell->ring();
 }
 
 // Whether there was mail.
 bool Scheduler::begin_step(Clock::time_point begin) {
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(stats_mutex_);
     stats_.step_since = begin;
   }
   const bool mail = take_mail();
@@ -357,7 +208,7 @@ bool Scheduler::begin_step(Clock::time_point begin) {
 
 void Scheduler::end_step() {
   if (flights_.empty()) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(stats_mutex_);
     stats_.step_since.reset();
   }
   publish();
@@ -404,35 +255,12 @@ bool Scheduler::step() {
 }
 
 void Scheduler::run() {
-  while (true) {
-    {
-      std::unique_lock lock(mutex_);
-      if (stopped_) return;
-    }
-    if (step()) continue;
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return stopped_ || !mail_.empty(); });
-  }
-}
-
-void Scheduler::stop() {
-  std::lock_guard lock(mutex_);
-  stopped_ = true;
-  wake();
-}
-
-bool Scheduler::stopped() const {
-  std::lock_guard lock(mutex_);
-  return stopped_;
-}
-
-Status Scheduler::lost() const {
-  std::lock_guard lock(mutex_);
-  return lost_;
+  while (!mailbox_.stopped())
+    if (!step()) mailbox_.wait();
 }
 
 void Scheduler::publish() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(stats_mutex_);
   stats_.running = static_cast<int64_t>(running_.size());
   pages_.publish(stats_);
   stats_.decode_steps = most_decode_steps();
@@ -444,11 +272,10 @@ void Scheduler::publish() {
 
 Status Scheduler::check_integrity() const {
   RETURN_IF_ERROR(pages_.check_integrity(running_, admission_.waiting(), flights_.empty()));
-  std::lock_guard lock(mutex_);
-  int64_t unfinished = static_cast<int64_t>(running_.size() + admission_.waiting().size());
-  for (const Mail& m : mail_) unfinished += m.request != nullptr;
-  if (unfinished != unfinished_.load())
-    return error(Code::Internal, "{} requests are known, {} are unfinished", unfinished, unfinished_.load());
+  const Mailbox::Counts counts = mailbox_.counts();
+  const int64_t known = static_cast<int64_t>(running_.size() + admission_.waiting().size()) + counts.unread;
+  if (known != counts.unfinished)
+    return error(Code::Internal, "{} requests are known, {} are unfinished", known, counts.unfinished);
   return Status::ok();
 }
 

@@ -1,7 +1,7 @@
 // Scheduler: continuous batching on one executor.
 //
 // One thread drives it (step(), or run() until stop()) and alone touches sequences, pages and the prefix cache. Others
-// put requests and cancellations into a mailbox, which is bounded: what does not fit is refused at once with Busy.
+// put requests and cancellations into its mailbox (sched/mailbox.h).
 // A step takes the mail, drops what was cancelled or is too late, admits what fits, forms a batch of decoding rows and
 // parts of prompts, runs it, and hands out the tokens. When pages run out, the prefix cache gives up what no request
 // uses; then a request is preempted: it starts over later from what it had ("recompute"; the same bits). A failed step
@@ -27,8 +27,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -39,6 +37,7 @@
 #include "sched/batch.h"
 #include "sched/image_keys.h"
 #include "sched/live_request.h"
+#include "sched/mailbox.h"
 #include "sched/observer.h"
 #include "sched/page_budget.h"
 #include "sched/request.h"
@@ -56,23 +55,22 @@ class Scheduler {
 
   // Any thread. Whether add() would take it, but for the queue's length.
   Status check(const Request& request) const;
-  Status check_images(const Request& request) const;
   // Any thread. Whether add() would refuse it with Busy now.
   bool full(const Request& request) const;
   // Any thread. Refused: Invalid (the request cannot be served, and why), Busy (the queue is full, or draining).
   Result<RequestId> add(Request request);
   // Any thread. The request ends with Cancelled at the next step, unless it ends before that. Unknown ids are ignored.
-  void cancel(RequestId id);
-  void cancel_all();
+  void cancel(RequestId id) { mailbox_.cancel(id); }
+  void cancel_all() { mailbox_.cancel(0); }
   // Any thread. Nothing new is accepted from now on.
-  void close();
+  void close() { mailbox_.close(); }
   // Any thread: runs `what` on the scheduler's thread, between steps.
-  void post(std::function<void()> what);
+  void post(std::function<void()> what) { mailbox_.post(std::move(what)); }
   SchedulerStats stats() const;
-  bool idle() const { return unfinished_.load() == 0; }
+  bool idle() const { return mailbox_.counts().unfinished == 0; }
   // Any thread. DeviceLost after a step that met it: all requests have ended with that, run() returns, and nothing is
   // accepted any more. Else ok.
-  Status lost() const;
+  Status lost() const { return mailbox_.lost(); }
 
   // The scheduler's thread. False when there was nothing to do. With overlap a step may still run when it returns.
   bool step();
@@ -84,8 +82,8 @@ class Scheduler {
   void complete_in_flight() { complete_all(); }
   // Steps until stop(), sleeping while there is nothing to do.
   void run();
-  void stop();  // any thread
-  bool stopped() const;
+  void stop() { mailbox_.stop(); }  // any thread
+  bool stopped() const { return mailbox_.stopped(); }
   // The scheduler's thread, after run(): where `lost` is not ok, another scheduler's device is lost, and with it the
   // server; what is left here ends with that.
   void share_loss(const Status& lost);
@@ -96,13 +94,6 @@ class Scheduler {
   Status check_integrity() const;
 
  private:
-  struct Mail {
-    RequestId id = 0;
-    LivePtr request;             // a new one
-    std::function<void()> what;  // or something to do
-    bool cancel = false;         // or the end of `id`; of all when 0
-  };
-
   // A batch that the executor has.
   struct Submitted {
     Batch batch;
@@ -119,11 +110,7 @@ class Scheduler {
     bool rested = false;  // there was nothing to do before it
   };
 
-  // With the mutex: Busy, and why, when a request of so many tokens in all finds no place.
-  Status place_for(int64_t tokens) const;
-  int64_t most_new_tokens(const Request& request) const;
   bool take_mail();
-  void wake();
   bool begin_step(Clock::time_point begin);
   void end_step();
   void drop_late();
@@ -169,7 +156,6 @@ class Scheduler {
   void publish();
 
   engine::Executor& executor_;
-  ImageKeys image_keys_;  // under mutex_
   SchedulerOptions options_;
   Observer* observer_;
   std::unique_ptr<Speculation> speculation_;  // null: there is none
@@ -184,15 +170,10 @@ class Scheduler {
   double recent_tokens_ = 0, recent_s_ = 0;  // of the last steps, each counting less than the next
 
   // Shared.
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Mail> mail_;
-  bool closed_ = false, stopped_ = false;
-  Status lost_;
-  RequestId last_id_ = 0;
+  ImageKeys image_keys_;
+  Mailbox mailbox_;
+  mutable std::mutex stats_mutex_;
   SchedulerStats stats_;
-  int64_t queued_ = 0, queued_tokens_ = 0;  // added and not admitted
-  std::atomic<int64_t> unfinished_{0};
 };
 
 }  // namespace reprise::sched

@@ -49,9 +49,8 @@ bool Scheduler::admit_one(LiveRequest& r) {
     r.result.admitted = Clock::now();
     r.result.cached_tokens = cached;
     r.request.sink->admitted(cached);
-    std::lock_guard lock(mutex_);
-    --queued_;
-    queued_tokens_ -= r.result.prompt_tokens + r.most_new_tokens;
+    mailbox_.admitted(r);
+    std::lock_guard lock(stats_mutex_);
     stats_.prompt_tokens += static_cast<uint64_t>(r.result.prompt_tokens);
     stats_.cached_tokens += static_cast<uint64_t>(cached);
   }

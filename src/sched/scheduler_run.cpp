@@ -10,11 +10,7 @@ int64_t Scheduler::most_decode_steps() const {
   return executor_.overlaps() && !speculation_ ? executor_.max_in_flight() - 1 : 1;
 }
 
-bool Scheduler::somebody_waits() const {
-  if (!admission_.waiting().empty()) return true;
-  std::lock_guard lock(mutex_);
-  return stopped_ || !mail_.empty();
-}
+bool Scheduler::somebody_waits() const { return !admission_.waiting().empty() || mailbox_.waiting(); }
 
 // Whether the last step that was submitted may be followed by one that is not formed anew.
 RunStop Scheduler::stop_of_run() const {
@@ -66,7 +62,7 @@ void Scheduler::submit_run() {
     if (stop == RunStop::None) stop = submit_behind();
     steps += stop == RunStop::None;
   }
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(stats_mutex_);
   if (steps > 1) {
     ++stats_.decode_runs;
     stats_.decode_run_steps += steps;

@@ -113,7 +113,7 @@ void Scheduler::submit_ahead(SpecOff no_drafts) {
 }
 
 void Scheduler::count_stop(OverlapStop why) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(stats_mutex_);
   ++stats_.overlap_stops[static_cast<size_t>(why)];
 }
 
@@ -192,7 +192,7 @@ bool Scheduler::submit(Batch batch, Clock::time_point begin) {
     return false;
   }
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(stats_mutex_);
     for (size_t i = 0; i < draws.size(); ++i)
       (s.output == engine::StepOutput::NextTokens || i == 0 ? stats_.device_draws : stats_.host_draws[i]) += draws[i];
   }
@@ -234,7 +234,7 @@ void Scheduler::complete_first() {
   if (result && result->gap_us && !s.rested) record.gap_s = *result->gap_us * 1e-6;
   const double took = seconds_of(record.end - record.begin);
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(stats_mutex_);
     ++stats_.steps;
     if (stats_.step_since) stats_.step_since = record.end;
     stats_.busy_s += took;
@@ -261,7 +261,7 @@ void Scheduler::fail(const Batch& batch, const Status& why) {
   if (why.code() != Code::DeviceLost && failed_before(batch)) return;
   if (options_.log_failures) log::error("a step of {} sequences failed: {}", batch.items.size(), why.message());
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(stats_mutex_);
     ++stats_.failed_steps;
   }
   if (why.code() == Code::DeviceLost) return fail_all(why);
@@ -276,11 +276,7 @@ void Scheduler::share_loss(const Status& lost) {
 }
 
 void Scheduler::end_with(const Status& lost) {
-  {
-    std::lock_guard lock(mutex_);
-    lost_ = lost;
-    closed_ = stopped_ = true;
-  }
+  mailbox_.lose(lost);
   if (observer_) observer_->lost_device(lost);
   // Their requests hear of it below, and stay until then.
   const std::deque<Submitted> dropped = std::exchange(flights_, {});
@@ -326,7 +322,7 @@ void Scheduler::take_rows(const Submitted& step, const engine::StepResult& resul
       judge_rows(r, step, i, result, row - 1 - item.drafts.size());
   }
   if (for_nothing == 0) return;
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(stats_mutex_);
   stats_.rows_for_nothing += for_nothing;
 }
 
@@ -368,7 +364,7 @@ void Scheduler::judge_rows(LiveRequest& r, const Submitted& step, size_t i, cons
     const bool ended = r.result.finish != FinishReason::None;  // the draft behind the last token was not looked at
     speculation_->judged(r, static_cast<int64_t>(ended ? k : drafts), static_cast<int64_t>(k));
   }
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(stats_mutex_);
   ++stats_.answer_steps;
   const engine::HostDraw by = step.draws[i];
   const bool here = step.output == engine::StepOutput::NextTokens || by == engine::HostDraw::None;
@@ -449,7 +445,7 @@ void Scheduler::accept(LiveRequest& r, SampledToken token, int64_t end) {
   else
     r.sequence.resolve(end, token.token);
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(stats_mutex_);
     ++stats_.generated_tokens;
   }
   const auto& stops = r.request.sampling.stop_token_ids;
