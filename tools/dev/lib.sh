@@ -156,8 +156,8 @@ build() {
   local preset=$1 dir=build/$1 first=()
   [[ -f $dir/build.ninja ]] || first=(-DREPRISE_UNITY=ON)
   # CUDA's kernels take minutes for each architecture, and AVX-512's where nothing runs them; that they compile is shown
-  # by one, and without optimisation. What fails under a sanitizer is run again by hand, where debug information names the
-  # lines; without it and without comparisons in what fuzzers learn from, a third less is compiled.
+  # by one, and without optimisation. What fails under a sanitizer is run again by hand, where debug information names
+  # the lines; without it and without comparisons in what fuzzers learn from, a third less is compiled.
   if [[ ${CI:-} == true ]]; then
     first+=(-DCMAKE_CUDA_ARCHITECTURES=90-real -DREPRISE_ISAS_HERE=ON)
     [[ -e /dev/nvidiactl ]] || first+=('-DCMAKE_CUDA_FLAGS_RELEASE=-O1 -DNDEBUG -Xcicc -O0 -Xptxas -O0')

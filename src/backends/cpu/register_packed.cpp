@@ -37,8 +37,8 @@ size_t packed_head_bytes(const LmHeadBlocksArgs& a, const LiveSizes& bound, int 
 }
 
 template <class A>
-size_t all_rows_bytes(const A& a, const LiveSizes& bound, int) {
-  return byte_rows_bytes(a.shape.rows.value(bound), a.shape.depth);
+size_t all_rows_bytes(const A& a, const LiveSizes& bound, int threads) {
+  return byte_rows_bytes(a.shape.rows.value(bound), a.shape.depth, threads);
 }
 
 Status accepts_blocks(const OpCall& call, const BlockFormatInfo& info, bool int8) {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cpu/kernels/linear_shape.h"
+
 namespace reprise::cpu {
 
 // Outliers are added to the sums once so many k are done (byte_sums.h).
@@ -16,8 +18,14 @@ static constexpr int64_t kByteChunk = 256;
   return (k / 4 + k / 16 * 2 + byte_chunks(k) + k / 32 * 2 + 15) / 16 * 16 + 16;
 }
 // All rows, of which every thread prepares its share.
-[[maybe_unused]] static constexpr size_t byte_rows_bytes(int64_t rows, int64_t k) {
-  return static_cast<size_t>(rows * byte_x_stride(k)) * 4;
+[[maybe_unused]] static constexpr int64_t byte_rows_words(int64_t rows, int64_t k) { return rows * byte_x_stride(k); }
+// A thread's list of the outliers of a block of rows (OutlierList): the end of each chunk's, and two words each.
+[[maybe_unused]] static constexpr int64_t outlier_list_words(int64_t rows, int64_t k) {
+  return (byte_chunks(k) + (rows < kBlockRows ? rows : kBlockRows) * (k / 32) * 2 + 15) / 16 * 16;
+}
+// Of a launch: the rows, then the lists.
+[[maybe_unused]] static constexpr size_t byte_rows_bytes(int64_t rows, int64_t k, int threads) {
+  return static_cast<size_t>(byte_rows_words(rows, k) + threads * outlier_list_words(rows, k)) * 4;
 }
 
 }  // namespace reprise::cpu

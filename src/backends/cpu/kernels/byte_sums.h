@@ -25,17 +25,6 @@ struct ByteFactorStrip {
   alignas(64) float d[kMostByteBlocks * kStripColumns], m[kMostByteBlocks * kStripColumns];
 };
 
-// Calls body(place among the k of the row, number) for the outliers of a chunk of a row, in their order.
-template <class Body>
-inline __attribute__((always_inline)) void each_outlier(const ByteRows& row, int64_t k, int64_t chunk,
-                                                        const Body& body) {
-  const OutlierPlaces outliers(row.outliers, k);
-  for (uint32_t left = outliers.chunks[chunk]; left != 0; left &= left - 1) {
-    const int64_t u = chunk * (kByteChunk / kUnitK) + std::countr_zero(left);
-    body(u * kUnitK + outliers.places[u], std::bit_cast<float>(outliers.numbers[u]));
-  }
-}
-
 // The weights of one k of a register of columns: their integers times the block's factors. `words` holds that k and
 // three more; it is number `place` of its group of eight.
 template <bool kSigned, int kOffset>
@@ -235,47 +224,32 @@ inline __attribute__((always_inline)) void unpack_one_k(const PackedPanel& a, in
     each(std::false_type());
 }
 
-// The outliers of a chunk of few rows. Rows often have theirs at the same place.
-template <class P>
-__attribute__((noinline)) void add_few_outliers(const ByteRows& x, const PackedPanel& a, int64_t chunk) {
-  constexpr int kMost = 32 / kLanes;
-  const OutlierPlaces of(x.outliers, a.k);
-  uint32_t any = 0;
-  for (int64_t r = 0; r < a.rows; ++r) any |= of.chunks[r * x.stride + chunk];
-  for (; any != 0; any &= any - 1) {
-    const int bit = std::countr_zero(any);
-    const int64_t u = chunk * (kByteChunk / kUnitK) + bit;
-    uint32_t rows = 0;
-    for (int64_t r = 0; r < a.rows; ++r) rows |= (of.chunks[r * x.stride + chunk] >> bit & 1) << r;
-    while (rows != 0) {
-      const uint32_t place = of.places[std::countr_zero(rows) * x.stride + u];
-      uint32_t there = 0;
-      for (uint32_t left = rows; left != 0; left &= left - 1)
-        if (const int r = std::countr_zero(left); of.places[r * x.stride + u] == place) there |= 1u << r;
-      rows &= ~there;
-      const auto add = [&]<int NV>(int column) __attribute__((always_inline)) {
-        Reg weights[NV];
-        unpack_one_k<P, NV>(a, u * kUnitK + place, a.first + column, weights);
-        for (uint32_t left = there; left != 0; left &= left - 1) {
-          const int r = std::countr_zero(left);
-          const Reg by = reg_splat(std::bit_cast<float>(of.numbers[r * x.stride + u]));
-          float* c = a.c + r * kPanelColumns + column;
+// c[row] += number * weights, for the rows that have an outlier where the weights are from.
+template <int NV>
+inline __attribute__((always_inline)) void add_outliers(std::span<const Outlier> rows, const Reg (&weights)[NV],
+                                                        float* c) {
+  for (const Outlier& o : rows) {
+    const Reg by = reg_splat(o.number);
+    float* to = c + o.row * kPanelColumns;
 #pragma GCC unroll 16
-          for (int j = 0; j < NV; ++j) reg_store(c + j * kLanes, reg_fma(by, weights[j], reg_load(c + j * kLanes)));
-        }
-      };
-      int column = 0;
-      for (; column + 32 <= a.columns; column += 32) add.template operator()<kMost>(column);
-      for (; column < a.columns; column += kLanes) add.template operator()<1>(column);
-    }
+    for (int j = 0; j < NV; ++j) reg_store(to + j * kLanes, reg_fma(by, weights[j], reg_load(to + j * kLanes)));
   }
 }
-// Whether any of the rows has an outlier.
-inline bool has_outliers(const ByteRows& x, int64_t rows, int64_t k) {
-  uint32_t any = 0;
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < byte_chunks(k); ++c) any |= x.outliers[r * x.stride + c];
-  return any != 0;
+
+// The outliers of a chunk of few rows, whose weights are unpacked for them.
+template <class P>
+__attribute__((noinline)) void add_few_outliers(const PackedPanel& a, int64_t chunk) {
+  each_outlier_k(a.outliers.of_chunk(chunk), [&](int64_t k, std::span<const Outlier> rows) {
+    const auto add = [&]<int NV>(int column) __attribute__((always_inline)) {
+      Reg weights[NV];
+      unpack_one_k<P, NV>(a, chunk * kByteChunk + k, a.first + column, weights);
+      add_outliers(rows, weights, a.c + column);
+    };
+    int column = 0;
+    for (; column + kStripColumns <= a.columns; column += kStripColumns)
+      add.template operator()<kStripColumns / kLanes>(column);
+    for (; column < a.columns; column += kLanes) add.template operator()<1>(column);
+  });
 }
 
 // Blocks that all passes over the columns go through before the next ones: those of a chunk, or all where one pass is
@@ -286,7 +260,7 @@ inline void few_byte_rows(const ByteRows& x, const PackedPanel& a) {
     if (a.rows < MR) return few_byte_rows<P, MR - 1>(x, a);
   constexpr int kWidth = byte_registers(MR) * kLanes;
   const int64_t passes = (a.columns + kWidth - 1) / kWidth, chunk = kByteBlocks<P>;
-  const bool outliers = has_outliers(x, a.rows, a.k);
+  const bool outliers = a.outliers.ends[byte_chunks(a.k) - 1] != 0;
   const int64_t at_once = passes == 1 && !outliers ? x.blocks : chunk;
   for (int64_t b = 0; b < x.blocks; b += at_once) {
     const int64_t n = std::min(at_once, x.blocks - b), bytes = n * P::kBlockBytes;
@@ -294,7 +268,7 @@ inline void few_byte_rows(const ByteRows& x, const PackedPanel& a) {
     const char* next = reinterpret_cast<const char*>(at.block) + (passes == 1 ? kPackedAhead : bytes);
     SharedAhead ahead{next, bytes, passes};
     byte_columns<P, MR>(x, at, b, n, a.first, a.c, a.columns, ahead);
-    if (outliers) add_few_outliers<P>(x, a, b / chunk);
+    if (outliers) add_few_outliers<P>(a, b / chunk);
   }
 }
 
@@ -397,24 +371,27 @@ inline void byte_strip_rows(int64_t count, const ByteRows& x, const uint32_t* st
   }
 }
 
-// c[m][0, width) += the outliers of a chunk, whose first block is `first`.
+// c[m][0, width) += the outliers of the strip's chunk.
 template <class F>
-__attribute__((noinline)) void add_strip_outliers(const ByteRows& x, int64_t rows, const uint32_t* strip,
-                                                  const ByteFactorStrip& factors, int64_t first, float* c, int width) {
-  const int64_t block_k = 4 * F::kWords, k = x.blocks * block_k, chunk = first * block_k / kByteChunk;
-  for (int64_t r = 0; r < rows; ++r, c += kPanelColumns)
-    each_outlier(x.from(r), k, chunk, [&](int64_t at, float number) {
-      const int64_t inside = at - chunk * kByteChunk, group = inside / kGroupK, place = inside % kGroupK;
-      const uint32_t* words = strip + (2 * group + place % 2) * kStripColumns;
-      const float* d = factors.d + inside / block_k * kStripColumns;
-      const Reg by = reg_splat(number);
-      for (int j = 0; j < width; j += kLanes) {
+__attribute__((noinline)) void add_strip_outliers(std::span<const Outlier> outliers, const uint32_t* strip,
+                                                  const ByteFactorStrip& factors, float* c, int width) {
+  each_outlier_k(outliers, [&](int64_t k, std::span<const Outlier> rows) {
+    const int64_t group = k / kGroupK, place = k % kGroupK;
+    const uint32_t* words = strip + (2 * group + place % 2) * kStripColumns;
+    const float* d = factors.d + k / (4 * F::kWords) * kStripColumns;
+    const auto add = [&]<int NV>(int column) __attribute__((always_inline)) {
+      Reg weights[NV];
+#pragma GCC unroll 16
+      for (int j = 0; j < NV; ++j) {
         Words w;
-        std::memcpy(&w, words + j, sizeof w);
-        const Reg weights = weights_of<F::kSigned, F::kMinus>(w, place, reg_load(d + j));
-        reg_store(c + j, reg_fma(by, weights, reg_load(c + j)));
+        std::memcpy(&w, words + column + j * kLanes, sizeof w);
+        weights[j] = weights_of<F::kSigned, F::kMinus>(w, place, reg_load(d + column + j * kLanes));
       }
-    });
+      add_outliers(rows, weights, c + column);
+    };
+    if (width == kStripColumns) return add.template operator()<kStripColumns / kLanes>(0);
+    for (int column = 0; column < width; column += kLanes) add.template operator()<1>(column);
+  });
 }
 
 // All tiles of one strip; `bytes` from `next` on are fetched meanwhile, evenly.
@@ -432,15 +409,13 @@ __attribute__((noinline)) void byte_strip(const ByteRows& x, int64_t rows, const
     byte_strip_rows<F>(r.end - r.begin, x.from(r.begin), strip, factors, first, blocks, c + r.begin * kPanelColumns,
                        width, mine);
   }
-  add_strip_outliers<F>(x, rows, strip, factors, first, c, width);
 }
 
 // All rows of a panel.
 template <class P>
 __attribute__((noinline)) void byte_product(const PackedPanel& a) {
   const int64_t blocks = a.k / P::kBlockK;
-  const ByteRows x{static_cast<const uint32_t*>(a.x), a.whole, reinterpret_cast<const uint32_t*>(a.whole + 2 * blocks),
-                   a.stride, blocks};
+  const ByteRows x{static_cast<const uint32_t*>(a.x), a.whole, a.stride, blocks};
   if (a.rows <= kFewByteRows) return few_byte_rows<P>(x, a);
   auto* strip = reinterpret_cast<uint32_t*>(a.strip);
   ByteFactorStrip factors;
@@ -453,6 +428,7 @@ __attribute__((noinline)) void byte_product(const PackedPanel& a) {
       write_byte_strip<P>(at, n, a.first + j, width, strip, factors);
       byte_strip<ByteStripOf<P>>(x, a.rows, strip, factors, b, n, a.c + j, width, next + bytes * j / a.columns,
                                  bytes * width / a.columns);
+      add_strip_outliers<ByteStripOf<P>>(a.outliers.of_chunk(b / kByteBlocks<P>), strip, factors, a.c + j, width);
     }
   }
 }

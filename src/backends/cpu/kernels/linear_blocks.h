@@ -4,16 +4,36 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/block_format.h"
 
 namespace reprise::cpu::REPRISE_ISA {
+
+// A number of a row that stays as it is beside int8 ones (byte_rows.h).
+struct Outlier {
+  uint16_t row;
+  uint16_t k;  // in its chunk
+  float number;
+};
+static_assert(sizeof(Outlier) == 8);
+
+// The outliers of a block of rows, chunk by chunk, in the order of their k, and those of one k in that of their rows.
+struct OutlierList {
+  const uint32_t* ends = nullptr;  // of each chunk's
+  const Outlier* all = nullptr;
+  std::span<const Outlier> of_chunk(int64_t chunk) const {
+    const uint32_t begin = chunk == 0 ? 0 : ends[chunk - 1];
+    return {all + begin, ends[chunk] - begin};
+  }
+};
 
 struct PackedPanel {
   const void* x = nullptr;       // rows as the way has them: fp32 numbers, items of pairs, or words of bytes
   const float* whole = nullptr;  // of pairs the sums of a row's blocks, of bytes their factors (ByteRows)
   int64_t stride = 0;            // from row to row, of both, in 4 bytes
   int64_t rows = 0;
+  OutlierList outliers = {};  // of bytes
   const uint8_t* panel = nullptr;
   int64_t k = 0;
   int first = 0, columns = 0;  // of the panel, columns a multiple of 16

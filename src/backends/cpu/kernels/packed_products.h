@@ -43,13 +43,15 @@ template <class In>
 struct BytesWay {
   struct Mode {};
   ByteRowForm form;
-  const uint32_t* prepared;  // all rows, by the launch's first part; null: a thread prepares what it reads
+  uint32_t *prepared, *list;  // all rows, by the launch's first part, and room for this thread's list of outliers;
+                              // null: a thread prepares what it reads, and has all in its scratch memory
   void set_rows(PackedPanel& to, const typename In::Type* x, int64_t first, int64_t k, float* scratch) const {
     auto* own = reinterpret_cast<uint32_t*>(scratch);
     const int64_t stride = byte_x_stride(k);
     if (!prepared)
       for (int64_t i = 0; i < to.rows; ++i) write_byte_row<In>(x + (first + i) * k, k, form, own + i * stride);
-    const uint32_t* rows = prepared ? prepared + first * stride : own;
+    uint32_t* rows = prepared ? prepared + first * stride : own;
+    to.outliers = list_outliers(rows, to.rows, k, form, prepared ? list : own + to.rows * stride);
     to.x = rows;
     to.whole = reinterpret_cast<const float*>(rows + k / 4);
     to.stride = stride;
@@ -81,8 +83,13 @@ enum class RowsAre : uint8_t { InScratch, Prepared };
 template <class In, RowsAre kRows, class Body>
 void with_way(const auto& a, const Launch& l, const Body& body) {
   if (a.int8_activations) {
-    const auto* prepared = kRows == RowsAre::Prepared ? static_cast<const uint32_t*>(l.workspace) : nullptr;
-    return body(BytesWay<In>{byte_row_form(a.format), prepared}, bytes_product(a.format));
+    const int64_t rows = l.size(a.shape.rows), k = a.shape.depth;
+    uint32_t *prepared = nullptr, *list = nullptr;
+    if constexpr (kRows == RowsAre::Prepared) {
+      prepared = static_cast<uint32_t*>(l.workspace);
+      list = prepared + byte_rows_words(rows, k) + l.thread * outlier_list_words(rows, k);
+    }
+    return body(BytesWay<In>{byte_row_form(a.format), prepared, list}, bytes_product(a.format));
   }
   if constexpr (WeightOf<In>::kParts == 2) {
     const int64_t k = minimum_k_of(a.format);

@@ -6,15 +6,20 @@
 
 namespace reprise::cpu::REPRISE_ISA {
 
+#if defined(__AVX512F__)
+// Half to even, at most 127; NaN gives 0. What is too small becomes the smallest integer.
+inline I32x16 integers_of(F32x16 v) {
+  const __m512 x = reinterpret_cast<__m512>(v);
+  const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+  return reinterpret_cast<I32x16>(_mm512_maskz_cvt_roundps_epi32(number, _mm512_min_ps(x, _mm512_set1_ps(127.0f)),
+                                                                 _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#endif
+
 // Half to even, clamped; NaN gives 0.
 inline void store_i8(int8_t* p, F32x16 v) {
 #if defined(__AVX512F__)
-  // What is too small becomes the smallest integer, which the narrowing store saturates.
-  const __m512 x = reinterpret_cast<__m512>(v);
-  const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
-  const __m512i q = _mm512_maskz_cvt_roundps_epi32(number, _mm512_min_ps(x, _mm512_set1_ps(127.0f)),
-                                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(q));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(reinterpret_cast<__m512i>(integers_of(v))));
 #elif defined(__aarch64__)
   // The conversion makes 0 of NaN, and it and both narrowing steps saturate.
   float32x4_t part[4];
