@@ -60,17 +60,23 @@ void read_think(Fields& f, GenerateCall& call, const ServedModel& model, const C
     warn(f, "think", "is not used by this model's chat template", call, limits);
 }
 
+// The images of a turn, which are strings; null: there are none.
+const OrderedJson* find_images(Fields& f, const OrderedJson& object) {
+  const OrderedJson* images = given(object, "images");
+  if (!images || (images->is_array() && images->empty())) return nullptr;
+  if (!images->is_array()) f.fail("images", "a list of images in base64 is expected");
+  for (size_t i = 0; images->is_array() && i < images->size(); ++i)
+    if (!(*images)[i].is_string()) f.fail(fmt::format("images[{}]", i), "a string is expected");
+  return f.error() ? nullptr : images;
+}
+
 // What a turn shows: its images stand in front of its text, as Ollama has them where a text does not say.
 OrderedJson shown(Fields& f, const OrderedJson& object, std::string text, ImageReader& reader) {
-  const OrderedJson* images = given(object, "images");
-  if (!images || (images->is_array() && images->empty())) return text;
+  const OrderedJson* images = find_images(f, object);
+  if (!images) return text;
   OrderedJson parts = OrderedJson::array();
-  if (!images->is_array()) f.fail("images", "a list of images in base64 is expected");
-  for (size_t i = 0; images->is_array() && i < images->size(); ++i) {
-    const OrderedJson& one = (*images)[i];
-    const std::string at = fmt::format("images[{}]", i);
-    if (!one.is_string()) f.fail(at, "a string is expected");
-    if (f.error() || !reader.add_base64(f, one.get_ref<const std::string&>(), at)) return text;
+  for (size_t i = 0; i < images->size(); ++i) {
+    if (!reader.add_base64(f, (*images)[i].get_ref<const std::string&>(), fmt::format("images[{}]", i))) return text;
     parts.push_back(ImageReader::part());
   }
   if (!text.empty()) parts.push_back({{"type", "text"}, {"text", std::move(text)}});
@@ -118,7 +124,8 @@ std::optional<OrderedJson> convert_turns(Fields& f, const OrderedJson& list, Ima
       turn["reasoning_content"] = *thought;
     if (const auto name = fields.maybe_text("tool_name")) turn["name"] = *name;
     if (const auto id = fields.maybe_text("tool_call_id")) turn["tool_call_id"] = *id;
-    if (const Json* calls = fields.find("tool_calls"); calls && !calls->empty()) turn["tool_calls"] = m["tool_calls"];
+    const Json* calls = fields.find("tool_calls");
+    if (calls && !calls->is_null() && *calls != Json::array()) turn["tool_calls"] = m["tool_calls"];
     f.take(fields.error());
     if (f.error()) return std::nullopt;
     out.push_back(std::move(turn));
@@ -193,6 +200,7 @@ ParsedCall parse_ollama_generate(const OrderedJson& body, const ServedModel& mod
   if (const Json* context = f.find("context"); context && !(context->is_array() && context->empty()))
     f.fail("context", "nothing is kept between requests; /api/chat takes the conversation");
   if (!model.tokenizer) f.fail("prompt", "this model has no tokenizer");
+  find_images(f, body);
   if (f.error()) return *f.error();
   if (prompt.empty()) {
     call.nothing = true;

@@ -75,6 +75,7 @@ TEST_F(OllamaTest, WhatIsWrongIsNamed) {
            {R"({"messages": [{"role": "user", "content": 5}]})", "messages[0].content"},
            {R"({"messages": [{"role": "user", "content": "a", "images": ["x"]}]})", "messages[0].images[0]"},
            {R"({"messages": [{"role": "assistant", "tool_calls": [5]}]})", "messages[0].tool_calls"},
+           {R"({"messages": [{"role": "user", "content": "a", "tool_calls": {}}]})", "messages[0].tool_calls"},
            {R"({"messages": [], "tools": 5})", "tools"},
            {R"({"messages": [], "format": 5})", "format"},
            {R"({"messages": [], "think": 5})", "think"},
@@ -90,6 +91,8 @@ TEST_F(OllamaTest, WhatIsWrongIsNamed) {
                                                         {R"({"prompt": "a", "template": "b"})", "template"},
                                                         {R"({"prompt": "a", "context": [1]})", "context"},
                                                         {R"({"prompt": "a", "images": ["b"]})", "images[0]"},
+                                                        {R"({"images": "b"})", "images"},
+                                                        {R"({"images": [5]})", "images[0]"},
                                                         {R"({"prompt": "a", "raw": 1})", "raw"}})
     EXPECT_EQ(refused(kGenerate, body).param, param) << body;
 }
