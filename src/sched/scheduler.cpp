@@ -2,10 +2,8 @@
 #include "sched/scheduler.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
-#include "base/elapsed.h"
 #include "base/log.h"
 #include "sched/model_drafter.h"
 #include "sched/request_limits.h"
@@ -92,6 +90,7 @@ bool Scheduler::full(const Request& request) const {
 Result<RequestId> Scheduler::add(Request request) {
   RETURN_IF_ERROR(check(request));
   const int64_t most_new = most_new_tokens(request, executor_);
+  // What finds no place takes no numbers of images, and does not count among an adapter's requests.
   RETURN_IF_ERROR(mailbox_.check(static_cast<int64_t>(request.prompt.size()) + most_new));
   request.cache_salt = salt_with(request.adapter, request.cache_salt);
   if (request.adapter) request.adapter->requests.fetch_add(1);

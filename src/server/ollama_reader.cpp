@@ -200,7 +200,7 @@ ParsedCall parse_ollama_generate(const OrderedJson& body, const ServedModel& mod
   if (const Json* context = f.find("context"); context && !(context->is_array() && context->empty()))
     f.fail("context", "nothing is kept between requests; /api/chat takes the conversation");
   if (!model.tokenizer) f.fail("prompt", "this model has no tokenizer");
-  find_images(f, body);
+  find_images(f, body);  // also where no prompt asks for anything
   if (f.error()) return *f.error();
   if (prompt.empty()) {
     call.nothing = true;

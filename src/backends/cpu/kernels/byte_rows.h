@@ -146,8 +146,7 @@ struct ByteRowParts {
 inline float take_outlier(float (&numbers)[kUnitK], float& top, int64_t u, const OutlierPlaces& places) {
   constexpr int64_t kUnits = kByteChunk / kUnitK;
   const auto below_top = [&](int from) {
-    const F32x16 magnitude = bits_as<F32x16>(bits_as<U32x16>(load(numbers + from)) & 0x7fffffffu);
-    return lane_bits(greater(splat(top), magnitude));
+    return lane_bits(greater(splat(top), larger_magnitude(zero(), load(numbers + from))));
   };
   const int place = std::countr_one(below_top(0) | below_top(16) << 16);
   const float outlier = numbers[place];

@@ -260,7 +260,7 @@ inline void few_byte_rows(const ByteRows& x, const PackedPanel& a) {
     if (a.rows < MR) return few_byte_rows<P, MR - 1>(x, a);
   constexpr int kWidth = byte_registers(MR) * kLanes;
   const int64_t passes = (a.columns + kWidth - 1) / kWidth, chunk = kByteBlocks<P>;
-  const bool outliers = a.outliers.ends[byte_chunks(a.k) - 1] != 0;
+  const bool outliers = !a.outliers.empty(byte_chunks(a.k));
   const int64_t at_once = passes == 1 && !outliers ? x.blocks : chunk;
   for (int64_t b = 0; b < x.blocks; b += at_once) {
     const int64_t n = std::min(at_once, x.blocks - b), bytes = n * P::kBlockBytes;

@@ -22,6 +22,7 @@ static_assert(sizeof(Outlier) == 8);
 struct OutlierList {
   const uint32_t* ends = nullptr;  // of each chunk's
   const Outlier* all = nullptr;
+  bool empty(int64_t chunks) const { return ends[chunks - 1] == 0; }
   std::span<const Outlier> of_chunk(int64_t chunk) const {
     const uint32_t begin = chunk == 0 ? 0 : ends[chunk - 1];
     return {all + begin, ends[chunk] - begin};
